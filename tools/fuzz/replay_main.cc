@@ -3,7 +3,8 @@
 //   decode_fuzz tests/fuzz/corpus/decode_fuzz     every file below the folder
 //   decode_fuzz crash-1a2b3c                      one file
 //
-// Each name is printed before its input runs, so the last one printed is the culprit of a crash.
+// Each name is printed before its input runs, so the last one printed is the
+// culprit of a crash.
 
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +15,8 @@
 #include <iterator>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
+                                      std::size_t size);
 
 namespace {
 
