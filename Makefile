@@ -1,0 +1,42 @@
+# The thin face of the build: what a person types. The work is in Bazel and tools/.
+PYTHON := .venv/bin/python
+FUZZ_SECONDS ?= 20
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test bench-kernels format lint asan tsan fuzz clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install what is missing: Debian packages, the venv, Bazel's disk cache
+	@tools/setup.sh
+
+demo: setup ## prune and encode a real array: a table and a plot
+	@bazel build -c opt //examples/prune_and_encode
+	@$(PYTHON) examples/prune_and_encode/demo.py
+
+test: setup ## run everything that must hold; ends with "N passed, N failed"
+	@$(PYTHON) tools/test.py
+
+bench-kernels: setup ## measure the kernels against the roof of the memory
+	@bazel build -c opt //bench:kernels
+	@$(PYTHON) bench/kernels.py
+
+format: setup ## rewrite C++, CUDA and Python sources in the house style
+	@$(PYTHON) tools/lint.py --fix
+
+lint: setup ## check the style (clang-format, ruff) and look for mistakes (clang-tidy, ruff)
+	@$(PYTHON) tools/lint.py
+
+asan: setup ## run the tests under AddressSanitizer and UBSan
+	@bazel test --config=asan //tests/...
+
+tsan: setup ## run the tests with threads, real or emulated, under ThreadSanitizer
+	@bazel test --config=tsan --test_tag_filters=threads,emulated_cuda //tests/...
+
+fuzz: setup ## fuzz each decoder from its kept corpus for FUZZ_SECONDS (20)
+	@$(PYTHON) tools/fuzz/run.py --seconds $(FUZZ_SECONDS)
+
+clean: ## remove what was built in this clone; caches shared by clones stay
+	@if command -v bazel >/dev/null; then bazel clean; fi
+	@rm -rf .bazel .venv bench/out compile_commands.json user.bazelrc
