@@ -23,7 +23,9 @@ def _case(element: ET.Element) -> Case:
             child = children[tag]
             return Case(name, FAILED, child.get("message") or (child.text or "").strip())
     # gtest marks a disabled test as not run, pytest and GTEST_SKIP with an element.
-    if "skipped" in children or element.get("status") == "notrun":
+    if "skipped" in children:
+        return Case(name, SKIPPED, children["skipped"].get("message") or "")
+    if element.get("status") == "notrun":
         return Case(name, SKIPPED)
     return Case(name, PASSED)
 
@@ -39,5 +41,5 @@ def write(path: Path, suite: str, cases: list[Case]) -> None:
         if case.outcome == FAILED:
             ET.SubElement(element, "failure", message=case.message)
         elif case.outcome == SKIPPED:
-            ET.SubElement(element, "skipped")
+            ET.SubElement(element, "skipped", message=case.message)
     ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)

@@ -20,6 +20,7 @@ import junit
 from junit import FAILED, PASSED, SKIPPED, Case
 
 ROOT = Path(__file__).resolve().parent.parent
+LACKING = "needs what this machine lacks (nvcc)"
 
 
 @dataclass(frozen=True)
@@ -43,17 +44,17 @@ def read_bazel(report: Path) -> list[Case]:
             tests.add(ident["targetConfigured"]["label"])
         elif "targetCompleted" in ident and not event.get("completed", {}).get("success"):
             label = ident["targetCompleted"]["label"]
-            skipped = event.get("aborted", {}).get("reason") == "SKIPPED"
-            unbuilt[label] = (
-                Case(label, SKIPPED) if skipped else Case(label, FAILED, "does not build")
-            )
+            if event.get("aborted", {}).get("reason") != "SKIPPED":
+                unbuilt[label] = Case(label, FAILED, "does not build")
+            elif label in tests:
+                unbuilt[label] = Case(label, SKIPPED, LACKING)
         elif "testResult" in ident:
             test = ident["testResult"]
             results[test["label"], test.get("run"), test.get("shard")] = _read_test(
                 test["label"], event["testResult"]
             )
     cases = [case for group in results.values() for case in group]
-    return cases + [case for label, case in unbuilt.items() if label in tests]
+    return cases + list(unbuilt.values())
 
 
 def _read_test(label: str, result: dict) -> list[Case]:
@@ -141,8 +142,9 @@ def main() -> int:
     say("\n=== summary")
     say("\n".join(table))
     for stage_name, case in everything:
-        if case.outcome == FAILED:
-            say(f"  FAILED {stage_name}: {case.name}: {(case.message.splitlines() or [''])[0]}")
+        if case.outcome != PASSED:
+            why = (case.message.splitlines() or [""])[0]
+            say(f"  {case.outcome.upper()} {stage_name}: {case.name}: {why}")
     cases = [case for _, case in everything]
     say(summary(cases))
     good = any(c.outcome == PASSED for c in cases) and all(c.outcome != FAILED for c in cases)

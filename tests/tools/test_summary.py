@@ -64,7 +64,7 @@ def test_gtest_cases_are_told_apart(tmp_path):
         Case("Select.KeepsLargest", PASSED),
         Case("Select.Breaks", FAILED, "1 vs 2"),
         Case("Select.DISABLED_Old", SKIPPED),
-        Case("Select.NeedsAvx512", SKIPPED),
+        Case("Select.NeedsAvx512", SKIPPED, "no"),
     ]
 
 
@@ -97,7 +97,7 @@ def test_a_test_that_does_not_compile_is_a_failure(test_py, tmp_path):
 def test_a_test_without_its_toolkit_is_skipped(test_py, tmp_path):
     skipped = {"id": {"targetCompleted": {"label": "//a:cuda"}}, "aborted": {"reason": "SKIPPED"}}
     report = events(tmp_path, extra=[configured("//a:cuda"), skipped])
-    assert test_py.read_bazel(report) == [Case("//a:cuda", SKIPPED)]
+    assert test_py.read_bazel(report) == [Case("//a:cuda", SKIPPED, test_py.LACKING)]
 
 
 def test_a_stage_that_fails_without_a_failing_case_is_one_failure(test_py, tmp_path):

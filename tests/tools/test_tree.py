@@ -2,9 +2,9 @@
 
 import re
 
-# Split, so that this file does not name what it looks for.
-MACHINE_PATHS = re.compile(rb"(?<![\w.$}])/(" + b"|".join([b"root", b"home", b"work"]) + rb")/\w")
-HOSTS = re.compile(b"|".join([b"py" rb"pi\.org", b"pythonhosted", b"deb" rb"\.debian\.org"]))
+# The brackets keep this file from naming what it looks for.
+MACHINE_PATHS = re.compile(rb"(?<![\w.$}])/(r[o]ot|h[o]me|w[o]rk|m[n]t)/\w")
+HOSTS = re.compile(rb"py[p]i\.org|python[h]osted|deb[.]debian")
 
 
 def tracked(root, run):

@@ -35,8 +35,8 @@ def fuzzers() -> list[str]:
     return subprocess.check_output(query, cwd=ROOT, text=True).split()
 
 
-def build(labels: list[str]) -> None:
-    subprocess.run(["bazel", "build", "--config=fuzz", *labels], cwd=ROOT, check=True)
+def build(labels: list[str]) -> bool:
+    return subprocess.run(["bazel", "build", "--config=fuzz", *labels], cwd=ROOT).returncode == 0
 
 
 def fuzz(label: str, seconds: int) -> Case:
@@ -85,8 +85,8 @@ def main() -> int:
     labels = fuzzers()
     if not labels:
         print("fuzz: there is no tl_fuzz_test")
-    else:
-        build(labels)
+    elif not build(labels):
+        return 1
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         cases = list(pool.map(lambda label: fuzz(label, options.seconds), labels))
     if options.junitxml:
