@@ -1,0 +1,2 @@
+#include "kernels/exchange.h"
+int main() {}
