@@ -73,7 +73,9 @@ def with_headers(source: Path, seen: set[Path] | None = None) -> set[Path]:
 
 def key(entry: dict) -> str:
     digest = hashlib.sha256((ROOT / ".clang-tidy").read_bytes())
-    digest.update(json.dumps(entry["arguments"]).encode())
+    # Without the folders of this clone's Bazel, so that another clone finds the same key.
+    flags = [a for a in entry["arguments"] if "/external/" not in a and "/bazel-out/" not in a]
+    digest.update(json.dumps(flags).encode())
     for path in sorted(with_headers(ROOT / entry["file"])):
         digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
     return digest.hexdigest()
