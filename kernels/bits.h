@@ -65,7 +65,7 @@ class BitReader {
       : data_(data), bits_(uint64_t{bytes} * 8) {}
 
   // The next 57 bits or more, lowest first.
-  uint64_t Peek() const {
+  [[gnu::always_inline]] uint64_t Peek() const {
     const uint64_t byte = at_ >> 3;
     uint64_t word = 0;
     if (byte + 8 <= bits_ >> 3) [[likely]] {
@@ -102,7 +102,7 @@ class BitReader {
     }
   }
 
-  uint32_t ReadRice(uint32_t b, uint32_t limit) {
+  [[gnu::always_inline]] uint32_t ReadRice(uint32_t b, uint32_t limit) {
     // One look is enough for all but the rarest.
     const uint64_t word = Peek();
     const auto quotient = static_cast<uint32_t>(std::countr_zero(word));

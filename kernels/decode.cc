@@ -234,6 +234,27 @@ void VisitEntries(const Message& message, Visit visit) {
   }
 }
 
+// Visits entries a little after they are decoded, and says beforehand which:
+// entries lie far apart, and memory is slow to be surprised.
+template <typename Expect, typename Visit>
+void VisitAhead(const Message& message, Expect expect, Visit visit) {
+  constexpr uint32_t kAhead = 64;
+  std::array<uint32_t, kAhead> indices;
+  std::array<float, kAhead> values;
+  uint32_t waiting = 0;
+  const auto flush = [&] {
+    for (uint32_t i = 0; i < waiting; ++i) visit(indices[i], values[i]);
+    waiting = 0;
+  };
+  VisitEntries(message, [&](size_t index, float value) {
+    indices[waiting] = static_cast<uint32_t>(index);
+    values[waiting] = value;
+    expect(indices[waiting]);
+    if (++waiting == kAhead) flush();
+  });
+  flush();
+}
+
 // Whether the group's positions are valid and its scales fit to them.
 bool IsValid(const Group& group, ValueCode code) {
   uint32_t seen = 0;
@@ -336,12 +357,15 @@ void DecodeAdd(const Message& message, std::span<float> y, float scale) {
   const ScopedFloatMode mode;
   float* const out = y.data();
   if (scale == 1.0f) {
-    VisitEntries(message,
-                 [out](size_t index, float value) { out[index] += value; });
+    VisitAhead(
+        message, [out](uint32_t index) { __builtin_prefetch(out + index, 1); },
+        [out](uint32_t index, float value) { out[index] += value; });
   } else {
-    VisitEntries(message, [out, scale](size_t index, float value) {
-      out[index] += scale * value;
-    });
+    VisitAhead(
+        message, [out](uint32_t index) { __builtin_prefetch(out + index, 1); },
+        [out, scale](uint32_t index, float value) {
+          out[index] += scale * value;
+        });
   }
 }
 
@@ -351,10 +375,16 @@ void DecodeAddBoth(const Message& message, std::span<float> a,
   const ScopedFloatMode mode;
   float* const first = a.data();
   float* const second = b.data();
-  VisitEntries(message, [first, second](size_t index, float value) {
-    first[index] += value;
-    second[index] += value;
-  });
+  VisitAhead(
+      message,
+      [first, second](uint32_t index) {
+        __builtin_prefetch(first + index, 1);
+        __builtin_prefetch(second + index, 1);
+      },
+      [first, second](uint32_t index, float value) {
+        first[index] += value;
+        second[index] += value;
+      });
 }
 
 void DecodeEntries(const Message& message, std::span<uint32_t> indices,

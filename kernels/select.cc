@@ -208,15 +208,20 @@ uint32_t ChunkTopK::Narrow(const float* values, uint32_t n, uint16_t base,
                                positions);
   }
   if (count == k) return k;
+  uint32_t smallest = UINT32_MAX;
+  uint32_t largest = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    workspace_.ordered[i] =
+    const uint32_t magnitude =
         MagnitudeBits(values[static_cast<uint16_t>(positions[i] - base)]);
+    workspace_.magnitudes[i] = magnitude;
+    smallest = std::min(smallest, magnitude);
+    largest = std::max(largest, magnitude);
   }
-  uint32_t* const ordered = workspace_.ordered.data();
-  std::nth_element(ordered, ordered + k - 1, ordered + count,
-                   std::greater<>());
-  Cut cut{ordered[k - 1], k};
-  for (uint32_t i = 0; i + 1 < k; ++i) cut.ties -= ordered[i] > cut.magnitude;
+  const uint32_t* const magnitudes = workspace_.magnitudes.data();
+  const cpu::Range range =
+      cpu::Ops().isolate(magnitudes, count, k, smallest, largest + 1);
+  Cut cut{range.low, k};
+  for (uint32_t i = 0; i < count; ++i) cut.ties -= magnitudes[i] > range.low;
   // A tenth below this chunk's cut lets through about half as many again.
   floor_ = std::bit_cast<uint32_t>(std::bit_cast<float>(cut.magnitude) * 0.9f);
   return ApplyCut(cut, values, base, positions, count);

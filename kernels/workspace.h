@@ -21,7 +21,6 @@ struct Workspace {
   // One chunk's values and candidates.
   alignas(64) std::array<float, kChunkEntries> values;
   std::array<uint32_t, kChunkEntries> magnitudes;
-  std::array<uint32_t, kChunkEntries> ordered;
 
   // Grown on first use.
   std::vector<float> dense;             // Global top-k of a difference.

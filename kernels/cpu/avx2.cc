@@ -27,6 +27,7 @@ constexpr LaneOrders kLaneOrders = MakeLaneOrders();
 
 struct Avx2 {
   using Floats = __m256;
+  using Lanes = __m256i;
   static constexpr uint32_t kLanes = 8;
 
   static Floats Load(const float* p) { return _mm256_loadu_ps(p); }
@@ -40,22 +41,31 @@ struct Avx2 {
     return _mm256_and_si256(_mm256_castps_si256(v),
                             _mm256_set1_epi32(0x7fffffff));
   }
-  static uint32_t AtLeast(Floats v, uint32_t floor) {
-    // Magnitudes are non-negative as integers, so a signed compare serves.
-    const __m256i below = _mm256_set1_epi32(static_cast<int>(floor) - 1);
-    const __m256i over = _mm256_cmpgt_epi32(MagnitudesOf(v), below);
+  // Magnitudes are non-negative as integers, so a signed compare serves.
+  static Lanes Reach(__m256i magnitudes, uint32_t floor) {
+    return _mm256_cmpgt_epi32(magnitudes,
+                              _mm256_set1_epi32(static_cast<int>(floor) - 1));
+  }
+  static Lanes AtLeast(Floats v, uint32_t floor) {
+    return Reach(MagnitudesOf(v), floor);
+  }
+  static uint32_t Mask(Lanes lanes) {
     return static_cast<uint32_t>(
-        _mm256_movemask_ps(_mm256_castsi256_ps(over)));
+        _mm256_movemask_ps(_mm256_castsi256_ps(lanes)));
+  }
+  static Lanes Either(Lanes a, Lanes b) { return _mm256_or_si256(a, b); }
+  static uint32_t CountAtLeast(const uint32_t* p, uint32_t floor) {
+    const __m256i magnitudes =
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return static_cast<uint32_t>(
+        __builtin_popcount(Mask(Reach(magnitudes, floor))));
   }
   static __m256i LanesOf(uint32_t mask) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(
         reinterpret_cast<const __m128i*>(kLaneOrders.lanes[mask])));
   }
-  static Floats Without(Floats v, uint32_t mask) {
-    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-    const __m256i set = _mm256_cmpeq_epi32(
-        _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(mask)), bit), bit);
-    return _mm256_andnot_ps(_mm256_castsi256_ps(set), v);
+  static Floats Without(Floats v, Lanes lanes) {
+    return _mm256_andnot_ps(_mm256_castsi256_ps(lanes), v);
   }
   static void StorePositions(uint16_t* out, uint16_t base, uint32_t mask) {
     const __m128i lanes = _mm_cvtepu8_epi16(_mm_loadl_epi64(

@@ -10,6 +10,7 @@ namespace {
 
 struct Avx512 {
   using Floats = __m512;
+  using Lanes = __mmask16;
   static constexpr uint32_t kLanes = 16;
 
   static Floats Load(const float* p) { return _mm512_loadu_ps(p); }
@@ -23,12 +24,23 @@ struct Avx512 {
     return _mm512_and_si512(_mm512_castps_si512(v),
                             _mm512_set1_epi32(0x7fffffff));
   }
-  static uint32_t AtLeast(Floats v, uint32_t floor) {
-    return _mm512_cmpge_epi32_mask(MagnitudesOf(v),
+  static Lanes Reach(__m512i magnitudes, uint32_t floor) {
+    return _mm512_cmpge_epi32_mask(magnitudes,
                                    _mm512_set1_epi32(static_cast<int>(floor)));
   }
-  static Floats Without(Floats v, uint32_t mask) {
-    return _mm512_maskz_mov_ps(static_cast<__mmask16>(~mask), v);
+  static Lanes AtLeast(Floats v, uint32_t floor) {
+    return Reach(MagnitudesOf(v), floor);
+  }
+  static uint32_t Mask(Lanes lanes) { return lanes; }
+  static Lanes Either(Lanes a, Lanes b) {
+    return static_cast<Lanes>(a | b);
+  }
+  static uint32_t CountAtLeast(const uint32_t* p, uint32_t floor) {
+    return static_cast<uint32_t>(
+        __builtin_popcount(Reach(_mm512_loadu_si512(p), floor)));
+  }
+  static Floats Without(Floats v, Lanes lanes) {
+    return _mm512_maskz_mov_ps(static_cast<Lanes>(~lanes), v);
   }
   static __m512i IndicesOf(uint32_t base, uint32_t mask) {
     const __m512i lanes = _mm512_add_epi32(

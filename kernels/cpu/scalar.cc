@@ -53,6 +53,22 @@ uint32_t Collect(const float* values, uint32_t n, uint32_t floor, uint16_t base,
                     [&](uint32_t i) { return values[i]; });
 }
 
+Range Isolate(const uint32_t* magnitudes, uint32_t n, uint32_t k, uint32_t low,
+              uint32_t high) {
+  while (high - low > 1) {
+    const auto reaching = static_cast<uint32_t>(
+        std::count_if(magnitudes, magnitudes + n,
+                      [low](uint32_t magnitude) { return magnitude >= low; }));
+    if (reaching == k) break;
+    const uint32_t middle = low + (high - low) / 2;
+    const auto enough = static_cast<uint32_t>(std::count_if(
+        magnitudes, magnitudes + n,
+        [middle](uint32_t magnitude) { return magnitude >= middle; }));
+    (enough >= k ? low : high) = middle;
+  }
+  return {low, high};
+}
+
 size_t CollectWide(const float* values, size_t n, uint32_t floor, uint32_t base,
                    uint32_t* indices, uint32_t* magnitudes) {
   size_t kept = 0;
@@ -81,6 +97,6 @@ size_t Prune(float* r, const float* g, size_t n, uint32_t floor, uint32_t base,
 }  // namespace
 
 const VectorOps kScalarOps = {"scalar",   AllBelow,    PullAndBook, Subtract,
-                              Accumulate, Collect,     CollectWide, Prune};
+                              Accumulate, Collect,     Isolate,     CollectWide, Prune};
 
 }  // namespace tensorlightning::cpu

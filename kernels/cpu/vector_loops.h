@@ -6,8 +6,11 @@
 // and that copy must not be one that only newer processors can run.
 //
 // V offers: kLanes; Floats Load(p), Store(p, v), Set(value), Add, Sub, Mul;
-//   uint32_t AtLeast(v, floor)      a bit per lane whose magnitude reaches it
-//   Floats Without(v, mask)         v, zero in the lanes of the mask
+//   Lanes AtLeast(v, floor)         the lanes whose magnitude reaches it
+//   uint32_t Mask(lanes)            a bit for each
+//   Lanes Either(lanes, lanes)
+//   Floats Without(v, lanes)        v, zero in these lanes
+//   uint32_t CountAtLeast(p, floor) of kLanes integers below 2^31
 //   StorePositions(out, base, mask) compacted base + lane, 16 bits each
 //   StoreIndices(out, base, mask)   compacted base + lane, 32 bits each
 //   StoreKept(out, v, mask)         compacted lanes of v
@@ -37,17 +40,17 @@ struct Loops {
     size_t i = 0;
     while (i + kLanes <= n) {
       const size_t end = n - i < kBlock ? n : i + kBlock;
-      uint32_t bad = 0;
+      auto bad = V::AtLeast(V::Load(values + i), limit);
       for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
-        bad |= V::AtLeast(V::Load(values + i), limit);
-        bad |= V::AtLeast(V::Load(values + i + kLanes), limit);
-        bad |= V::AtLeast(V::Load(values + i + 2 * kLanes), limit);
-        bad |= V::AtLeast(V::Load(values + i + 3 * kLanes), limit);
+        bad = V::Either(bad, V::AtLeast(V::Load(values + i), limit));
+        bad = V::Either(bad, V::AtLeast(V::Load(values + i + kLanes), limit));
+        bad = V::Either(bad, V::AtLeast(V::Load(values + i + 2 * kLanes), limit));
+        bad = V::Either(bad, V::AtLeast(V::Load(values + i + 3 * kLanes), limit));
       }
       for (; i + kLanes <= end; i += kLanes) {
-        bad |= V::AtLeast(V::Load(values + i), limit);
+        bad = V::Either(bad, V::AtLeast(V::Load(values + i), limit));
       }
-      if (bad != 0) return false;
+      if (V::Mask(bad) != 0) return false;
     }
     for (; i < n; ++i) {
       if (Magnitude(values[i]) >= limit) return false;
@@ -64,7 +67,7 @@ struct Loops {
     uint16_t* out = positions;
     uint32_t i = 0;
     for (; i + kLanes <= n; i += kLanes) {
-      const uint32_t mask = V::AtLeast(vector(i), floor);
+      const uint32_t mask = V::Mask(V::AtLeast(vector(i), floor));
       V::StorePositions(out, static_cast<uint16_t>(base + i), mask);
       out += __builtin_popcount(mask);
     }
@@ -142,6 +145,32 @@ struct Loops {
         [&](uint32_t i) { return values[i]; });
   }
 
+  static uint32_t CountAtLeast(const uint32_t* magnitudes, uint32_t n,
+                               uint32_t floor) {
+    uint32_t count = 0;
+    uint32_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      count += V::CountAtLeast(magnitudes + i, floor);
+    }
+    for (; i < n; ++i) count += magnitudes[i] >= floor ? 1 : 0;
+    return count;
+  }
+
+  static Range Isolate(const uint32_t* magnitudes, uint32_t n, uint32_t k,
+                       uint32_t low, uint32_t high) {
+    // Invariant: at least k reach low, fewer than k reach high.
+    uint32_t reaching = UINT32_MAX;
+    while (high - low > 1 && reaching != k) {
+      const uint32_t middle = low + (high - low) / 2;
+      const uint32_t count = CountAtLeast(magnitudes, n, middle);
+      const bool enough = count >= k;
+      low = enough ? middle : low;
+      reaching = enough ? count : reaching;
+      high = enough ? high : middle;
+    }
+    return {low, high};
+  }
+
   static size_t CollectWide(const float* values, size_t n, uint32_t floor,
                             uint32_t base, uint32_t* indices,
                             uint32_t* magnitudes) {
@@ -149,7 +178,7 @@ struct Loops {
     size_t i = 0;
     for (; i + kLanes <= n; i += kLanes) {
       const auto v = V::Load(values + i);
-      const uint32_t mask = V::AtLeast(v, floor);
+      const uint32_t mask = V::Mask(V::AtLeast(v, floor));
       // Most vectors hold nothing to keep, and the branch is foreseen.
       if (mask == 0) continue;
       V::StoreIndices(indices + kept, base + static_cast<uint32_t>(i), mask);
@@ -170,8 +199,9 @@ struct Loops {
     size_t i = 0;
     for (; i + kLanes <= n; i += kLanes) {
       const auto sum = V::Add(V::Load(r + i), V::Load(g + i));
-      const uint32_t mask = V::AtLeast(sum, floor);
-      V::Store(r + i, V::Without(sum, mask));
+      const auto out = V::AtLeast(sum, floor);
+      const uint32_t mask = V::Mask(out);
+      V::Store(r + i, V::Without(sum, out));
       V::StoreIndices(indices + kept, base + static_cast<uint32_t>(i), mask);
       V::StoreKept(values + kept, sum, mask);
       kept += static_cast<size_t>(__builtin_popcount(mask));
@@ -189,7 +219,7 @@ struct Loops {
 
   static constexpr VectorOps Table(const char* name) {
     return {name,    AllBelow,    PullAndBook, Subtract, Accumulate,
-            Collect, CollectWide, Prune};
+            Collect, Isolate,     CollectWide, Prune};
   }
 };
 

@@ -179,7 +179,7 @@ double IndexBitsPerEntry(size_t n, const std::vector<uint32_t>& positions) {
   return bits / static_cast<double>(positions.size());
 }
 
-constexpr size_t kMany = size_t{1} << 22;
+constexpr size_t kMany = size_t{1} << 21;
 
 class IndexCost : public ::testing::TestWithParam<double> {};
 
