@@ -83,7 +83,7 @@ def stages(report: Path, fuzz_seconds: int) -> list[Stage]:
         bazel("bazel", "//..."),
         Stage("pytest", [python, "-m", "pytest", "-q", f"--junitxml={report}"], junit.read),
         bazel("asan", "--config=asan", "//tests/..."),
-        bazel("tsan", "--config=tsan", threads, "//tests/..."),
+        bazel("tsan", "--config=tsan", "--build_tests_only", threads, "//tests/..."),
         Stage(
             "fuzz",
             [python, "tools/fuzz/run.py", f"--seconds={fuzz_seconds}", f"--junitxml={report}"],

@@ -1,3 +1,4 @@
+import os
 import subprocess
 from pathlib import Path
 
@@ -15,7 +16,10 @@ def root() -> Path:
 def run():
     """Runs a command in the root of the clone, and gives its status and output."""
 
-    def runner(*command: str, **options) -> subprocess.CompletedProcess:
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
+    # Under `make test` a make is not to think that it is the child of another.
+    environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL")}
+
+    def runner(*command: str) -> subprocess.CompletedProcess:
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
     return runner
