@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/host_device.h"
+
 namespace tensorlightning {
 
 static_assert(std::endian::native == std::endian::little,
@@ -61,30 +63,32 @@ class BitWriter {
 // remembers that it did: check overrun() before trusting what was read.
 class BitReader {
  public:
-  BitReader(const std::byte* data, size_t bytes)
+  TL_HOST_DEVICE BitReader(const std::byte* data, size_t bytes)
       : data_(data), bits_(uint64_t{bytes} * 8) {}
 
   // The next 57 bits or more, lowest first.
-  [[gnu::always_inline]] uint64_t Peek() const {
+  TL_HOST_DEVICE [[gnu::always_inline]] uint64_t Peek() const {
     const uint64_t byte = at_ >> 3;
     uint64_t word = 0;
     if (byte + 8 <= bits_ >> 3) [[likely]] {
       std::memcpy(&word, data_ + byte, 8);
-    } else if (byte < bits_ >> 3) {
-      std::memcpy(&word, data_ + byte, (bits_ >> 3) - byte);
+    } else {
+      for (uint64_t i = byte; i < bits_ >> 3; ++i) {
+        word |= static_cast<uint64_t>(data_[i]) << ((i - byte) * 8);
+      }
     }
     return word >> (at_ & 7);
   }
-  void Skip(uint32_t width) { at_ += width; }
+  TL_HOST_DEVICE void Skip(uint32_t width) { at_ += width; }
 
-  uint32_t Read(uint32_t width) {
+  TL_HOST_DEVICE uint32_t Read(uint32_t width) {
     const uint64_t word = Peek();
     Skip(width);
     return static_cast<uint32_t>(word & ((uint64_t{1} << width) - 1));
   }
 
   // Counts zeros up to a one; gives up, overrun, past `limit` of them.
-  uint32_t ReadUnary(uint32_t limit) {
+  TL_HOST_DEVICE uint32_t ReadUnary(uint32_t limit) {
     uint32_t zeros = 0;
     for (;;) {
       const uint64_t word = Peek();
@@ -102,7 +106,7 @@ class BitReader {
     }
   }
 
-  [[gnu::always_inline]] uint32_t ReadRice(uint32_t b, uint32_t limit) {
+  TL_HOST_DEVICE [[gnu::always_inline]] uint32_t ReadRice(uint32_t b, uint32_t limit) {
     // One look is enough for all but the rarest.
     const uint64_t word = Peek();
     const auto quotient = static_cast<uint32_t>(std::countr_zero(word));
@@ -116,17 +120,16 @@ class BitReader {
     return (high << b) | Read(b);
   }
 
-  // A number from 1 to `limit`; 0 or more than the limit is an error of the
-  // sender's that the caller sees.
-  uint32_t ReadGamma() {
+  // A number from 1 on; 0 stands for one that does not fit into 32 bits.
+  TL_HOST_DEVICE uint32_t ReadGamma() {
     const uint32_t log = ReadUnary(31);
     if (log > 31) return 0;
     return (1u << log) | Read(log);
   }
 
-  bool overrun() const { return at_ > bits_; }
+  TL_HOST_DEVICE bool overrun() const { return at_ > bits_; }
   // Bytes begun so far.
-  size_t bytes_read() const { return (at_ + 7) >> 3; }
+  TL_HOST_DEVICE size_t bytes_read() const { return (at_ + 7) >> 3; }
 
  private:
   const std::byte* data_;

@@ -106,25 +106,25 @@ constexpr size_t MaxCodeBytes(size_t entries, size_t kept, ValueCode code) {
 // What the planner has to know of the positions kept in one chunk. Gaps are
 // counted from the chunk's start.
 struct ChunkShape {
-  uint32_t entries = 0;   // Length of the chunk.
-  uint32_t count = 0;     // Positions kept.
-  uint32_t runs = 0;      // Runs of adjacent ones.
-  uint32_t run_bits = 0;  // Sum of GammaBits(run length).
-  uint32_t max_gap = 0;
-  uint32_t tail = 0;  // Entries after the last position kept.
+  uint32_t entries;   // Length of the chunk.
+  uint32_t count;     // Positions kept.
+  uint32_t runs;      // Runs of adjacent ones.
+  uint32_t run_bits;  // Sum of GammaBits(run length).
+  uint32_t max_gap;
+  uint32_t tail;  // Entries after the last position kept.
 };
 
 struct Segment {
-  uint8_t kind = 0;
-  uint8_t first_chunk = 0;
-  uint8_t chunks = 0;
-  uint8_t width = 0;   // packed
-  uint32_t count = 0;  // Positions in the segment.
+  uint8_t kind;
+  uint8_t first_chunk;
+  uint8_t chunks;
+  uint8_t width;   // packed
+  uint32_t count;  // Positions in the segment.
 };
 
 struct GroupPlan {
   Segment segments[kGroupChunks];
-  uint32_t size = 0;
+  uint32_t size;
 };
 
 struct KindCost {
@@ -175,19 +175,20 @@ constexpr KindCost BestSingleKind(const ChunkShape& chunk) {
 // Chooses the segments of a group: the group's best rice or runs code, from
 // which a chunk departs only when that saves more than a segment's header.
 // `quotients(chunk, b)` is the sum of gap >> b over the chunk's positions.
-// Depends on nothing but its arguments: CPU and GPU plan alike.
+// Depends on nothing but its arguments: CPU and GPU plan alike. (`plan` is no
+// return value so that a GPU can keep it in shared memory.)
 template <typename Quotients>
-constexpr GroupPlan PlanGroup(const ChunkShape* shapes, uint32_t chunks,
-                              Quotients quotients) {
-  GroupPlan plan;
-  ChunkShape all;
+constexpr void PlanGroup(const ChunkShape* shapes, uint32_t chunks,
+                         Quotients quotients, GroupPlan& plan) {
+  plan.size = 0;
+  ChunkShape all{};
   for (uint32_t j = 0; j < chunks; ++j) {
     all.entries += shapes[j].entries;
     all.count += shapes[j].count;
     all.runs += shapes[j].runs;
     all.run_bits += shapes[j].run_bits;
   }
-  if (all.count == 0) return plan;
+  if (all.count == 0) return;
   const KindCost usual = BestSpanningKind(
       all.entries, all.count, all.runs, all.run_bits, [&](uint32_t b) {
         uint32_t sum = 0;
@@ -236,7 +237,6 @@ constexpr GroupPlan PlanGroup(const ChunkShape* shapes, uint32_t chunks,
   if (SpansChunks(last.kind)) {
     last.chunks = static_cast<uint8_t>(chunks - last.first_chunk);
   }
-  return plan;
 }
 
 // Whether the segment gives all positions that the group still owes.

@@ -13,7 +13,7 @@ namespace {
 using Positions = std::span<const uint16_t>;
 
 ChunkShape ShapeOf(Positions positions, uint32_t begin, uint32_t entries) {
-  ChunkShape shape;
+  ChunkShape shape{};
   shape.entries = entries;
   shape.count = static_cast<uint32_t>(positions.size());
   uint32_t next = begin;  // Where an adjacent entry would be.
@@ -125,10 +125,13 @@ std::byte* WriteIndex(std::byte* out, const GroupEntries& kept,
     shapes[j] = ShapeOf(of_chunk(j), j * kChunkEntries,
                         SpanOf(group_entries, j, kChunkEntries));
   }
-  const GroupPlan plan =
-      PlanGroup(shapes.data(), chunks, [&](uint32_t j, uint32_t b) {
+  GroupPlan plan;
+  PlanGroup(
+      shapes.data(), chunks,
+      [&](uint32_t j, uint32_t b) {
         return SumOfQuotients(of_chunk(j), j * kChunkEntries, b);
-      });
+      },
+      plan);
 
   BitWriter bits(out);
   for (uint32_t s = 0; s < plan.size; ++s) {

@@ -192,26 +192,34 @@ Error SizeMismatch(const char* what, size_t a, size_t b) {
 
 Status CheckArguments(size_t entries, const Compression& compression,
                       std::span<std::byte> out) {
-  if (entries > kMaxEntries) {
+  if (Status status = compression.Check(entries); !status.ok()) return status;
+  const size_t needed = compression.MaxBytes(entries);
+  if (out.size() >= needed) return Done{};
+  return Error{ErrorCode::kInvalidArgument,
+               "the output has room for " + std::to_string(out.size()) +
+                   " bytes; the code of " + std::to_string(entries) +
+                   " entries may take " + std::to_string(needed)};
+}
+
+}  // namespace
+
+Status Coefficients::Check() const {
+  const auto is_share = [](float v) { return v >= 0.0f && v <= 1.0f; };
+  if (is_share(push) && is_share(pull)) return Done{};
+  return Error{ErrorCode::kInvalidArgument,
+               "push and pull must be from 0 to 1, not " +
+                   std::to_string(push) + " and " + std::to_string(pull)};
+}
+
+Status Compression::Check(size_t n) const {
+  if (n > kMaxEntries) {
     return Error{ErrorCode::kInvalidArgument,
-                 std::to_string(entries) + " entries are more than the " +
+                 std::to_string(n) + " entries are more than the " +
                      std::to_string(kMaxEntries) +
                      " of one message: cut the vector into shards"};
   }
-  if (Status status = compression.rule.Check(); !status.ok()) return status;
-  const size_t needed = compression.MaxBytes(entries);
-  if (out.size() < needed) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "the output has room for " + std::to_string(out.size()) +
-                     " bytes; the code of " + std::to_string(entries) +
-                     " entries may take " + std::to_string(needed)};
-  }
-  return Done{};
+  return rule.Check();
 }
-
-bool IsShare(float value) { return value >= 0.0f && value <= 1.0f; }
-
-}  // namespace
 
 Result<Emitted> WorkerStep(std::span<float> x, std::span<float> c,
                            std::span<float> r, Coefficients coefficients,
@@ -221,13 +229,8 @@ Result<Emitted> WorkerStep(std::span<float> x, std::span<float> c,
   if (x.size() != r.size()) {
     return SizeMismatch("model and residual", x.size(), r.size());
   }
-  if (!IsShare(coefficients.push) || !IsShare(coefficients.pull)) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "push and pull must be from 0 to 1, not " +
-                     std::to_string(coefficients.push) + " and " +
-                     std::to_string(coefficients.pull)};
-  }
-  Status status = CheckArguments(x.size(), compression, out);
+  Status status = coefficients.Check();
+  if (status.ok()) status = CheckArguments(x.size(), compression, out);
   if (status.ok()) status = CheckFinite(x, "the model", kUsableBits);
   if (status.ok()) status = CheckFinite(c, "the view", kUsableBits);
   if (status.ok()) status = CheckFinite(r, "the residual", kUsableBits);

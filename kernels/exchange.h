@@ -36,12 +36,17 @@ namespace tensorlightning {
 struct Coefficients {
   float push;  // Share of the difference that is booked for the centre.
   float pull;  // Share by which x moves toward the view.
+
+  // An error unless both are from 0 to 1.
+  Status Check() const;
 };
 
 struct Compression {
   SelectionRule rule;
   ValueCode values;
 
+  // An error unless a vector of n entries can be compressed like this.
+  Status Check(size_t n) const;
   // Room that `out` must have for a vector of n entries.
   size_t MaxBytes(size_t n) const {
     return MaxCodeBytes(n, rule.MaxKept(n), values);

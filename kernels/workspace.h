@@ -19,7 +19,7 @@ struct Workspace {
   std::unique_ptr<GroupEntries> group = std::make_unique<GroupEntries>();
 
   // One chunk's values and candidates.
-  alignas(64) std::array<float, kChunkEntries> values;
+  std::array<float, kChunkEntries> values;
   std::array<uint32_t, kChunkEntries> magnitudes;
 
   // Grown on first use.

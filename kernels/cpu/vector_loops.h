@@ -159,7 +159,7 @@ struct Loops {
   static Range Isolate(const uint32_t* magnitudes, uint32_t n, uint32_t k,
                        uint32_t low, uint32_t high) {
     // Invariant: at least k reach low, fewer than k reach high.
-    uint32_t reaching = UINT32_MAX;
+    uint32_t reaching = CountAtLeast(magnitudes, n, low);
     while (high - low > 1 && reaching != k) {
       const uint32_t middle = low + (high - low) / 2;
       const uint32_t count = CountAtLeast(magnitudes, n, middle);

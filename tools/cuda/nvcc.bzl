@@ -30,6 +30,16 @@ _STRICT = [
     "-warn-spills,-warn-lmem-usage,-Werror",
 ]
 
+_LANGUAGE = [
+    "-std=c++20",
+    # Kernels share constexpr functions with the CPU.
+    "--expt-relaxed-constexpr",
+    # nvcc takes every assignment to a [[nodiscard]] type for a discarded one; g++, which compiles the
+    # same text for the emulator, knows better.
+    "-diag-suppress",
+    "2810",
+]
+
 _HOST = ["-Xcompiler", "-fPIC,-O2,-ffp-contract=off,-Wall,-Wextra"]
 
 def _targets():
@@ -44,8 +54,8 @@ def _targets():
 def _compile(ctx, source, context):
     output = ctx.actions.declare_file("_nvcc/%s/%s.o" % (ctx.label.name, source.basename))
     args = ctx.actions.args()
-    args.add_all(["-c", source, "-o", output, "-std=c++20"])
-    args.add_all(_ARITHMETIC + _STRICT + _HOST + _targets())
+    args.add_all(["-c", source, "-o", output])
+    args.add_all(_LANGUAGE + _ARITHMETIC + _STRICT + _HOST + _targets())
     args.add_all(ctx.attr.copts)
     args.add_all(depset(transitive = [context.defines]), format_each = "-D%s")
     args.add_all(ctx.attr.local_defines, format_each = "-D%s")
