@@ -131,10 +131,12 @@ struct Worker {
       : start(Normal(n, seed)), x(start), c(n), r(n),
         out(compression.MaxBytes(n)) {}
 
-  void Restart() {
-    x = start;
-    std::fill(c.begin(), c.end(), 0.0f);
-    std::fill(r.begin(), r.end(), 0.0f);
+  // As if a few steps of training lay between two exchanges.
+  void Train() {
+    const size_t shift = ++steps % 1000;
+    for (size_t i = 0; i + 1000 < x.size(); ++i) {
+      x[i] += 0.1f * start[i + shift];
+    }
   }
   void Step() {
     const auto emitted = WorkerStep(x, c, r, {0.225f, 0.225f}, compression,
@@ -144,6 +146,7 @@ struct Worker {
   }
 
   Compression compression{SelectionRule::ChunkTopK(0.01), ValueCode::kBits4};
+  size_t steps = 0;
   std::vector<float> start, x, c, r;
   std::vector<std::byte> out;
   Workspace workspace;
@@ -153,6 +156,9 @@ struct Worker {
 void Fused(benchmark::State& state) {
   Worker worker(Entries(), 2);
   for (auto _ : state) {
+    state.PauseTiming();
+    worker.Train();
+    state.ResumeTiming();
     worker.Step();
     benchmark::ClobberMemory();
   }

@@ -37,8 +37,14 @@ class BitWriter {
   }
 
   void WriteRice(uint32_t gap, uint32_t b) {
-    WriteUnary(gap >> b);
-    Write(gap & ((1u << b) - 1), b);
+    const uint32_t quotient = gap >> b;
+    const uint32_t low = gap & ((1u << b) - 1);
+    if (quotient + b < 31) [[likely]] {
+      Write((1u | low << 1) << quotient, quotient + 1 + b);
+    } else {
+      WriteUnary(quotient);
+      Write(low, b);
+    }
   }
 
   void WriteGamma(uint32_t value) {
@@ -48,9 +54,8 @@ class BitWriter {
   }
 
   // Pads to a whole byte and returns where the next one goes.
-  std::byte* Finish() {
-    std::byte* end = out_ + (filled_ > 0 ? 1 : 0);
-    return end;
+  std::byte* Finish() const {
+    return out_ + (filled_ > 0 ? 1 : 0);
   }
 
  private:
@@ -64,56 +69,70 @@ class BitWriter {
 class BitReader {
  public:
   TL_HOST_DEVICE BitReader(const std::byte* data, size_t bytes)
-      : data_(data), bits_(uint64_t{bytes} * 8) {}
+      : begin_(data), at_(data), end_(data + bytes) {}
 
-  // The next 57 bits or more, lowest first.
-  TL_HOST_DEVICE [[gnu::always_inline]] uint64_t Peek() const {
-    const uint64_t byte = at_ >> 3;
-    uint64_t word = 0;
-    if (byte + 8 <= bits_ >> 3) [[likely]] {
-      std::memcpy(&word, data_ + byte, 8);
-    } else {
-      for (uint64_t i = byte; i < bits_ >> 3; ++i) {
-        word |= static_cast<uint64_t>(data_[i]) << ((i - byte) * 8);
+  // Brings the buffer to 56 bits or more. Eight bytes are loaded at once, those
+  // that don't fit a second time later: the same bits, into the same places.
+  TL_HOST_DEVICE [[gnu::always_inline]] void Refill() {
+    if (end_ - at_ >= 8) [[likely]] {
+      uint64_t word;
+      std::memcpy(&word, at_, sizeof(word));
+      buffer_ |= word << count_;
+      at_ += (63 - count_) / 8;
+      count_ |= 56;
+      return;
+    }
+    for (; count_ < 56; count_ += 8) {
+      if (at_ < end_) {
+        buffer_ |= static_cast<uint64_t>(*at_++) << count_;
+      } else {
+        padding_ += 8;
       }
     }
-    return word >> (at_ & 7);
   }
-  TL_HOST_DEVICE void Skip(uint32_t width) { at_ += width; }
 
+  // Up to 32 bits.
   TL_HOST_DEVICE uint32_t Read(uint32_t width) {
-    const uint64_t word = Peek();
-    Skip(width);
-    return static_cast<uint32_t>(word & ((uint64_t{1} << width) - 1));
+    if (count_ < 32) Refill();
+    const auto value =
+        static_cast<uint32_t>(buffer_ & ((uint64_t{1} << width) - 1));
+    Drop(width);
+    return value;
   }
 
   // Counts zeros up to a one; gives up, overrun, past `limit` of them.
   TL_HOST_DEVICE uint32_t ReadUnary(uint32_t limit) {
     uint32_t zeros = 0;
     for (;;) {
-      const uint64_t word = Peek();
-      if (word != 0) {
-        const auto more = static_cast<uint32_t>(std::countr_zero(word));
-        Skip(more + 1);
+      if (count_ < 32) Refill();
+      const auto more = static_cast<uint32_t>(std::countr_zero(buffer_));
+      if (more < count_) {
+        Drop(more + 1);
         return zeros + more;
       }
-      zeros += 56;
-      Skip(56);
-      if (zeros > limit || at_ >= bits_) {
-        at_ = bits_ + 1;
+      zeros += count_;
+      Drop(count_);
+      if (zeros > limit || overrun()) {
+        padding_ += 64;
         return limit;
       }
     }
   }
 
-  TL_HOST_DEVICE [[gnu::always_inline]] uint32_t ReadRice(uint32_t b, uint32_t limit) {
-    // One look is enough for all but the rarest.
-    const uint64_t word = Peek();
-    const auto quotient = static_cast<uint32_t>(std::countr_zero(word));
-    if (quotient + b + 1 <= 57) [[likely]] {
-      Skip(quotient + b + 1);
+  // Loops that call Refill() every few codes spare the processor a branch that
+  // it can't foresee: whether bits run out just now.
+  TL_HOST_DEVICE [[gnu::always_inline]] uint32_t ReadRice(uint32_t b,
+                                                          uint32_t limit) {
+    // The mark keeps the count below 64; it is never taken for data, since
+    // fewer bits than that are accounted for.
+    constexpr uint64_t kMark = uint64_t{1} << 63;
+    const auto quotient =
+        static_cast<uint32_t>(std::countr_zero(buffer_ | kMark));
+    const uint32_t length = quotient + 1 + b;
+    if (length <= count_) [[likely]] {
       const auto low =
-          static_cast<uint32_t>(word >> (quotient + 1)) & ((1u << b) - 1);
+          static_cast<uint32_t>(buffer_ >> (quotient + 1)) & ((1u << b) - 1);
+      Drop(length);
       return (quotient << b) | low;
     }
     const uint32_t high = ReadUnary(limit >> b);
@@ -127,14 +146,25 @@ class BitReader {
     return (1u << log) | Read(log);
   }
 
-  TL_HOST_DEVICE bool overrun() const { return at_ > bits_; }
-  // Bytes begun so far.
-  TL_HOST_DEVICE size_t bytes_read() const { return (at_ + 7) >> 3; }
+  TL_HOST_DEVICE bool overrun() const { return padding_ > count_; }
+  // Bytes begun so far, if not overrun.
+  TL_HOST_DEVICE size_t bytes_read() const {
+    const size_t taken = static_cast<size_t>(at_ - begin_) * 8 + padding_;
+    return (taken - count_ + 7) / 8;
+  }
 
  private:
-  const std::byte* data_;
-  uint64_t bits_;
-  uint64_t at_ = 0;
+  TL_HOST_DEVICE void Drop(uint32_t width) {
+    buffer_ >>= width;
+    count_ -= width;
+  }
+
+  const std::byte* begin_;
+  const std::byte* at_;
+  const std::byte* end_;
+  uint64_t buffer_ = 0;
+  uint32_t count_ = 0;    // Bits of the buffer that are accounted for, < 64.
+  uint64_t padding_ = 0;  // Zeros made up past the end.
 };
 
 }  // namespace tensorlightning

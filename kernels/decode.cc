@@ -28,9 +28,12 @@ Steps StepsOf(const Group& group) {
   return steps;
 }
 
-// Calls visit(index, value) for each entry of a valid message.
-template <ValueCode kCode, typename Visit>
-void ForEachEntry(const Message& message, Visit visit) {
+// Calls visit(index, value) for each entry of a valid message, and some time
+// before that expect(index): entries lie far apart, and memory is slow to be
+// surprised. Everything is inlined; a call per entry would cost as much as the
+// rest.
+template <ValueCode kCode, typename Expect, typename Visit>
+void ForEachEntry(const Message& message, Expect expect, Visit visit) {
   const std::byte* at = message.bytes().data() + kCodeHeaderBytes;
   const std::byte* const end =
       message.bytes().data() + message.bytes().size();
@@ -43,56 +46,60 @@ void ForEachEntry(const Message& message, Visit visit) {
     Steps steps{};
     if constexpr (HasScale(kCode)) steps = StepsOf(group);
     const size_t base = g * kGroupEntries;
-    uint32_t i = 0;
-    ForEachPosition<false>(group, [&](uint32_t position) {
-      const float value = Dequantise(kCode, SymbolAt<kCode>(group.values, i++),
-                                     steps[position >> kChunkShift]);
-      visit(base + position, value);
+
+    constexpr uint32_t kAhead = 64;
+    std::array<uint32_t, kAhead> positions;
+    uint32_t waiting = 0;
+    uint32_t visited = 0;
+    const auto flush = [&]() __attribute__((always_inline)) {
+      std::array<float, kAhead> values;
+      for (uint32_t i = 0; i < waiting; ++i) {
+        values[i] =
+            Dequantise(kCode, SymbolAt<kCode>(group.values, visited + i),
+                       steps[positions[i] >> kChunkShift]);
+      }
+      for (uint32_t i = 0; i < waiting; ++i) {
+        visit(base + positions[i], values[i]);
+      }
+      visited += waiting;
+      waiting = 0;
+    };
+    ForEachPosition<false>(group, [&](uint32_t position)
+                                      __attribute__((always_inline)) {
+      positions[waiting] = position;
+      expect(base + position);
+      if (++waiting == kAhead) flush();
     });
+    flush();
+  }
+}
+
+template <typename Expect, typename Visit>
+void VisitEntries(const Message& message, Expect expect, Visit visit) {
+  switch (message.value_code()) {
+    case ValueCode::kFloat32:
+      return ForEachEntry<ValueCode::kFloat32>(message, expect, visit);
+    case ValueCode::kBfloat16:
+      return ForEachEntry<ValueCode::kBfloat16>(message, expect, visit);
+    case ValueCode::kBits8:
+      return ForEachEntry<ValueCode::kBits8>(message, expect, visit);
+    case ValueCode::kBits4:
+      return ForEachEntry<ValueCode::kBits4>(message, expect, visit);
+    case ValueCode::kBits2:
+      return ForEachEntry<ValueCode::kBits2>(message, expect, visit);
   }
 }
 
 template <typename Visit>
 void VisitEntries(const Message& message, Visit visit) {
-  switch (message.value_code()) {
-    case ValueCode::kFloat32:
-      return ForEachEntry<ValueCode::kFloat32>(message, visit);
-    case ValueCode::kBfloat16:
-      return ForEachEntry<ValueCode::kBfloat16>(message, visit);
-    case ValueCode::kBits8:
-      return ForEachEntry<ValueCode::kBits8>(message, visit);
-    case ValueCode::kBits4:
-      return ForEachEntry<ValueCode::kBits4>(message, visit);
-    case ValueCode::kBits2:
-      return ForEachEntry<ValueCode::kBits2>(message, visit);
-  }
-}
-
-// Visits entries a little after they are decoded, and says beforehand which:
-// entries lie far apart, and memory is slow to be surprised.
-template <typename Expect, typename Visit>
-void VisitAhead(const Message& message, Expect expect, Visit visit) {
-  constexpr uint32_t kAhead = 64;
-  std::array<uint32_t, kAhead> indices;
-  std::array<float, kAhead> values;
-  uint32_t waiting = 0;
-  const auto flush = [&] {
-    for (uint32_t i = 0; i < waiting; ++i) visit(indices[i], values[i]);
-    waiting = 0;
-  };
-  VisitEntries(message, [&](size_t index, float value) {
-    indices[waiting] = static_cast<uint32_t>(index);
-    values[waiting] = value;
-    expect(indices[waiting]);
-    if (++waiting == kAhead) flush();
-  });
-  flush();
+  VisitEntries(message, [](size_t) {}, visit);
 }
 
 // Whether the group's positions are valid and its scales fit to them.
 bool IsValid(const Group& group, ValueCode code) {
   uint32_t seen = 0;
-  if (!ForEachPosition<true>(group, [&](uint32_t position) {
+  if (!ForEachPosition<true>(group, [&](uint32_t position)
+                                        __attribute__((always_inline)) {
         seen |= 1u << (position >> kChunkShift);
       })) {
     return false;
@@ -191,13 +198,13 @@ void DecodeAdd(const Message& message, std::span<float> y, float scale) {
   const ScopedFloatMode mode;
   float* const out = y.data();
   if (scale == 1.0f) {
-    VisitAhead(
-        message, [out](uint32_t index) { __builtin_prefetch(out + index, 1); },
-        [out](uint32_t index, float value) { out[index] += value; });
+    VisitEntries(
+        message, [out](size_t index) { __builtin_prefetch(out + index, 1); },
+        [out](size_t index, float value) { out[index] += value; });
   } else {
-    VisitAhead(
-        message, [out](uint32_t index) { __builtin_prefetch(out + index, 1); },
-        [out, scale](uint32_t index, float value) {
+    VisitEntries(
+        message, [out](size_t index) { __builtin_prefetch(out + index, 1); },
+        [out, scale](size_t index, float value) {
           out[index] += scale * value;
         });
   }
@@ -209,13 +216,13 @@ void DecodeAddBoth(const Message& message, std::span<float> a,
   const ScopedFloatMode mode;
   float* const first = a.data();
   float* const second = b.data();
-  VisitAhead(
+  VisitEntries(
       message,
-      [first, second](uint32_t index) {
+      [first, second](size_t index) {
         __builtin_prefetch(first + index, 1);
         __builtin_prefetch(second + index, 1);
       },
-      [first, second](uint32_t index, float value) {
+      [first, second](size_t index, float value) {
         first[index] += value;
         second[index] += value;
       });

@@ -125,11 +125,19 @@ std::byte* WriteIndex(std::byte* out, const GroupEntries& kept,
     shapes[j] = ShapeOf(of_chunk(j), j * kChunkEntries,
                         SpanOf(group_entries, j, kChunkEntries));
   }
+  // The planner asks for few parameters, and for those more than once.
+  constexpr uint32_t kUnknown = UINT32_MAX;
+  std::array<std::array<uint32_t, kMaxRice + 1>, kGroupChunks> quotients;
+  for (auto& row : quotients) row.fill(kUnknown);
   GroupPlan plan;
   PlanGroup(
       shapes.data(), chunks,
       [&](uint32_t j, uint32_t b) {
-        return SumOfQuotients(of_chunk(j), j * kChunkEntries, b);
+        uint32_t& sum = quotients[j][b];
+        if (sum == kUnknown) {
+          sum = SumOfQuotients(of_chunk(j), j * kChunkEntries, b);
+        }
+        return sum;
       },
       plan);
 

@@ -21,10 +21,22 @@ constexpr uint32_t kNothing = UINT32_MAX >> 1;
 //   Prepare(begin, n, floor, ...)  brings chunk [begin, begin + n) up to date
 //                                  and collects what reaches the floor
 //   Values(begin)                  the chunk's values, once prepared
+//   Expect(begin)                  that chunk comes next: fetch a little of it
 //   Peek(i)                        entry i as Prepare() will make it
 //   Sent(i, q)                     books that q of entry i is on its way
 //   Finish(begin, n)               after the last Sent() of a chunk
+//   Diagnose()                     names the vector that holds NaN or Inf
 // workspace's dense buffer has been sized for all.
+
+// While a chunk's few kept entries are dealt with, memory would be idle. Fetches
+// the first `kLines` cache lines from `from` on: as many as can be under way.
+template <int kLines>
+void Fetch(const float* from) {
+  constexpr int kLineFloats = 16;
+  for (int line = 0; line < kLines; ++line) {
+    __builtin_prefetch(from + line * kLineFloats);
+  }
+}
 
 struct WorkerSource {
   float* x;
@@ -37,6 +49,11 @@ struct WorkerSource {
     return cpu::Ops().pull_and_book(x + begin, c + begin, r + begin, n, by.pull,
                                     by.push, floor, base, positions);
   }
+  void Expect(size_t begin) const {
+    Fetch<8>(x + begin);
+    Fetch<8>(c + begin);
+    Fetch<8>(r + begin);
+  }
   const float* Values(size_t begin) const { return r + begin; }
   float Peek(size_t i) const { return r[i] + by.push * (x[i] - c[i]); }
   void Sent(size_t i, float q) {
@@ -45,6 +62,10 @@ struct WorkerSource {
   }
   void Finish(size_t begin, uint32_t n) {
     if (by.pull == 1.0f) std::copy_n(c + begin, n, x + begin);
+  }
+  Status Diagnose(size_t n) const {
+    const Status view = CheckFinite({c, n}, "the view");
+    return view.ok() ? CheckFinite({r, n}, "the residual") : view;
   }
 };
 
@@ -60,12 +81,20 @@ struct ReplySource {
                                difference + begin * stride, n, floor, base,
                                positions);
   }
+  void Expect(size_t begin) const {
+    Fetch<12>(centre + begin);
+    Fetch<12>(view + begin);
+  }
   const float* Values(size_t begin) const {
     return difference + begin * stride;
   }
   float Peek(size_t i) const { return centre[i] - view[i]; }
   void Sent(size_t i, float q) { view[i] += q; }
   void Finish(size_t, uint32_t) {}
+  Status Diagnose(size_t n) const {
+    const Status state = CheckFinite({centre, n}, "the centre", kUsableBits);
+    return state.ok() ? CheckFinite({view, n}, "the view", kUsableBits) : state;
+  }
 };
 
 struct ResidualSource {
@@ -79,28 +108,37 @@ struct ResidualSource {
                : cpu::Ops().accumulate(r + begin, g + begin, n, floor, base,
                                        positions);
   }
+  void Expect(size_t begin) const {
+    Fetch<12>(r + begin);
+    if (g != nullptr) Fetch<12>(g + begin);
+  }
   const float* Values(size_t begin) const { return r + begin; }
   float Peek(size_t i) const { return g == nullptr ? r[i] : r[i] + g[i]; }
   void Sent(size_t i, float q) { r[i] -= q; }
   void Finish(size_t, uint32_t) {}
+  Status Diagnose(size_t n) const {
+    return CheckFinite({r, n}, "the residual");
+  }
 };
 
 // Quantises the `count` entries at the end of `group`, those of one chunk that
-// starts at entry `begin`, drops what rounds to zero and books the rest.
+// starts at entry `begin`, drops what rounds to zero and books the rest. False,
+// and nothing booked, if one is NaN or Inf: any rule selects such a one.
 template <typename Source>
-void QuantiseChunk(Source& source, size_t begin, uint32_t chunk, uint32_t count,
+bool QuantiseChunk(Source& source, size_t begin, uint32_t chunk, uint32_t count,
                    ValueCode code, GroupEntries& group) {
   uint16_t* const positions = &group.positions[group.count];
   const float* const values = source.Values(begin);
   const uint16_t base = static_cast<uint16_t>(chunk * kChunkEntries);
+  uint32_t largest = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    largest = std::max(largest, MagnitudeBits(values[positions[i] - base]));
+  }
+  if (largest >= kInfinityBits) return false;
   uint32_t scale = 0;
   if (HasScale(code)) {
-    uint32_t largest = 0;
-    for (uint32_t i = 0; i < count; ++i) {
-      largest = std::max(largest, MagnitudeBits(values[positions[i] - base]));
-    }
     scale = ScaleFor(code, std::bit_cast<float>(largest));
-    if (scale == 0) return;
+    if (scale == 0) return true;
     group.scales[chunk] = static_cast<uint16_t>(scale);
   }
   const float step = FromUpperHalf(scale);
@@ -115,6 +153,7 @@ void QuantiseChunk(Source& source, size_t begin, uint32_t chunk, uint32_t count,
     source.Sent(begin + at, Dequantise(code, quantised.symbol, step));
   }
   group.count = kept;
+  return true;
 }
 
 // The one pass that all of exchange.h is made of.
@@ -152,8 +191,10 @@ Result<Emitted> Emit(Source source, size_t entries,
 
   Encoder encoder(out, entries, code);
   size_t kept = 0;
+  bool finite = true;
   group.count = 0;
   each_chunk([&](size_t begin, uint32_t n) {
+    if (!finite) return;
     const auto chunk =
         static_cast<uint32_t>(begin / kChunkEntries % kGroupChunks);
     const uint16_t base = static_cast<uint16_t>(chunk * kChunkEntries);
@@ -165,11 +206,14 @@ Result<Emitted> Emit(Source source, size_t entries,
         prepared ? cpu::Ops().collect(source.Values(begin), n, floor, base,
                                       positions)
                  : source.Prepare(begin, n, floor, base, positions);
+    const bool another = begin + 2 * kChunkEntries <= entries;
+    if (another) source.Expect(begin + kChunkEntries);
     count = by_chunk ? top.Narrow(source.Values(begin), n, base, positions,
                                   count)
                      : ApplyCut(cut, source.Values(begin), base, positions,
                                 count);
-    QuantiseChunk(source, begin, chunk, count, code, group);
+    finite = QuantiseChunk(source, begin, chunk, count, code, group);
+    if (!finite) return;
     source.Finish(begin, n);
     if (chunk + 1 == kGroupChunks || begin + n == entries) {
       std::fill(group.chunk_begin.begin() + chunk + 1, group.chunk_begin.end(),
@@ -179,6 +223,10 @@ Result<Emitted> Emit(Source source, size_t entries,
       group.count = 0;
     }
   });
+  if (!finite) {
+    const Status diagnosis = source.Diagnose(entries);
+    return diagnosis.ok() ? NotFiniteError("the sum", 1, 0) : diagnosis.error();
+  }
   const Result<size_t> bytes = encoder.Finish();
   if (!bytes.ok()) return bytes.error();
   return Emitted{*bytes, kept};
@@ -232,8 +280,6 @@ Result<Emitted> WorkerStep(std::span<float> x, std::span<float> c,
   Status status = coefficients.Check();
   if (status.ok()) status = CheckArguments(x.size(), compression, out);
   if (status.ok()) status = CheckFinite(x, "the model", kUsableBits);
-  if (status.ok()) status = CheckFinite(c, "the view", kUsableBits);
-  if (status.ok()) status = CheckFinite(r, "the residual", kUsableBits);
   if (!status.ok()) return status.error();
   const ScopedFloatMode mode;
   return Emit(WorkerSource{x.data(), c.data(), r.data(), coefficients},
@@ -258,9 +304,7 @@ Result<Emitted> MakeReply(std::span<const float> centre, std::span<float> view,
   if (centre.size() != view.size()) {
     return SizeMismatch("centre and view", centre.size(), view.size());
   }
-  Status status = CheckArguments(centre.size(), compression, out);
-  if (status.ok()) status = CheckFinite(centre, "the centre", kUsableBits);
-  if (status.ok()) status = CheckFinite(view, "the view", kUsableBits);
+  const Status status = CheckArguments(centre.size(), compression, out);
   if (!status.ok()) return status.error();
   const ScopedFloatMode mode;
   ReplySource source{centre.data(), view.data(), workspace.values.data()};
@@ -278,11 +322,12 @@ Result<Emitted> Compress(std::span<float> r, std::span<const float> g,
   if (!g.empty() && g.size() != r.size()) {
     return SizeMismatch("residual and gradient", r.size(), g.size());
   }
-  // With nothing to add, nothing can overflow.
-  const uint32_t limit = g.empty() ? kInfinityBits : kUsableBits;
   Status status = CheckArguments(r.size(), compression, out);
-  if (status.ok()) status = CheckFinite(r, "the residual", limit);
-  if (status.ok()) status = CheckFinite(g, "the gradient", limit);
+  if (status.ok()) {
+    // With nothing to add, the residual is the input.
+    status = g.empty() ? CheckFinite(r, "the residual")
+                       : CheckFinite(g, "the gradient", kUsableBits);
+  }
   if (!status.ok()) return status.error();
   const ScopedFloatMode mode;
   return Emit(ResidualSource{r.data(), g.empty() ? nullptr : g.data()},

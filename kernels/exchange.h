@@ -14,9 +14,15 @@
 // SGD: once its push is in the view, x restarts from the view.
 //
 // Each is one pass over memory, chunk by chunk, on the calling thread (global
-// top-k needs two), after one that refuses NaN, Inf and magnitudes from 2^126
-// on. On any error nothing has been written but, perhaps, scrap in `out`.
-// Nothing is allocated once the workspace has grown.
+// top-k needs two). Nothing is allocated once the workspace has grown.
+//
+// NaN, Inf and magnitudes from 2^126 on in what comes from outside (x, g, and
+// pushes, which Message::Parse() checks) are refused before anything is
+// written. The state (c, r, C) is finite as long as only these functions write
+// it, and is not read twice to make sure: should it hold a NaN or Inf all the
+// same, that is noticed at the chunk where it is, an error names the vector,
+// and nothing is sent; earlier chunks have been worked on by then, and the
+// state must be loaded anew.
 #ifndef TENSORLIGHTNING_KERNELS_EXCHANGE_H_
 #define TENSORLIGHTNING_KERNELS_EXCHANGE_H_
 

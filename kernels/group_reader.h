@@ -123,6 +123,7 @@ TL_HOST_DEVICE bool ForEachPosition(const Group& group, Visit visit) {
         }
       } else {
         for (uint32_t i = 0; i < count; ++i) {
+          if (i % 4 == 0) bits.Refill();
           const uint32_t at = next + bits.ReadRice(b, kGroupEntries);
           if (kChecked && at >= end) return false;
           visit(at);

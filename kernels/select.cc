@@ -203,28 +203,49 @@ uint32_t ChunkTopK::Narrow(const float* values, uint32_t n, uint16_t base,
                            uint16_t* positions, uint32_t count) {
   const auto k = static_cast<uint32_t>(KeptOf(density_, n));
   // Sorting a few times k is quick; beyond that a better floor pays.
-  if (count < k || count > 4 * k + 512) {
+  const bool missed = count < k || count > 4 * k + 512;
+  if (missed) {
+    margin_ = std::min(0.3f, margin_ * 1.3f);
     count = cpu::Ops().collect(values, n, ExponentFloor(values, n, k), base,
                                positions);
+  } else if (count > 2 * k) {
+    margin_ *= 0.99f;
   }
   if (count == k) return k;
   uint32_t smallest = UINT32_MAX;
   uint32_t largest = 0;
+  uint32_t* const magnitudes = workspace_.magnitudes.data();
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t magnitude =
         MagnitudeBits(values[static_cast<uint16_t>(positions[i] - base)]);
-    workspace_.magnitudes[i] = magnitude;
+    magnitudes[i] = magnitude;
     smallest = std::min(smallest, magnitude);
     largest = std::max(largest, magnitude);
   }
-  const uint32_t* const magnitudes = workspace_.magnitudes.data();
-  const cpu::Range range =
+  const cpu::Isolated isolated =
       cpu::Ops().isolate(magnitudes, count, k, smallest, largest + 1);
-  Cut cut{range.low, k};
-  for (uint32_t i = 0; i < count; ++i) cut.ties -= magnitudes[i] > range.low;
-  // A tenth below this chunk's cut lets through about half as many again.
-  floor_ = std::bit_cast<uint32_t>(std::bit_cast<float>(cut.magnitude) * 0.9f);
-  return ApplyCut(cut, values, base, positions, count);
+  const auto cut = std::bit_cast<float>(isolated.floor);
+  usual_cut_ = missed ? cut : usual_cut_ + (cut - usual_cut_) * 0.125f;
+  floor_ = std::bit_cast<uint32_t>(usual_cut_ * (1.0f - margin_));
+
+  uint32_t kept = 0;
+  if (isolated.reaching == k) {
+    for (uint32_t i = 0; i < count; ++i) {
+      positions[kept] = positions[i];
+      kept += magnitudes[i] >= isolated.floor;
+    }
+    return kept;
+  }
+  // Of those that equal the floor, the last ones are too many.
+  uint32_t ties = k;
+  for (uint32_t i = 0; i < count; ++i) ties -= magnitudes[i] > isolated.floor;
+  for (uint32_t i = 0; i < count; ++i) {
+    const bool tie = magnitudes[i] == isolated.floor && ties > 0;
+    positions[kept] = positions[i];
+    ties -= tie;
+    kept += magnitudes[i] > isolated.floor || tie;
+  }
+  return kept;
 }
 
 uint32_t ApplyCut(Cut& cut, const float* values, uint16_t base,

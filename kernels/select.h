@@ -84,7 +84,7 @@ uint32_t SampleFloor(size_t n, double density, uint64_t seed, Peek peek,
                      Workspace& workspace);
 
 // Chunk-wise top-k. The floor for collecting a chunk's candidates is guessed
-// from the chunk before; a guess that turns out wrong costs time, never
+// from the chunks before; a guess that turns out wrong costs time, never
 // exactness.
 class ChunkTopK {
  public:
@@ -102,6 +102,8 @@ class ChunkTopK {
   double density_;
   Workspace& workspace_;
   uint32_t floor_ = 0;
+  float usual_cut_ = 0.0f;  // Of the last few chunks.
+  float margin_ = 0.1f;     // How far below it the floor is.
 };
 
 // Keeps those of positions[0, count) that the cut keeps, using up its ties.

@@ -53,20 +53,18 @@ uint32_t Collect(const float* values, uint32_t n, uint32_t floor, uint16_t base,
                     [&](uint32_t i) { return values[i]; });
 }
 
-Range Isolate(const uint32_t* magnitudes, uint32_t n, uint32_t k, uint32_t low,
-              uint32_t high) {
-  while (high - low > 1) {
-    const auto reaching = static_cast<uint32_t>(
+Isolated Isolate(const uint32_t* magnitudes, uint32_t n, uint32_t k,
+                 uint32_t low, uint32_t high) {
+  const auto count = [&](uint32_t floor) {
+    return static_cast<uint32_t>(
         std::count_if(magnitudes, magnitudes + n,
-                      [low](uint32_t magnitude) { return magnitude >= low; }));
-    if (reaching == k) break;
+                      [floor](uint32_t m) { return m >= floor; }));
+  };
+  while (high - low > 1 && count(low) != k) {
     const uint32_t middle = low + (high - low) / 2;
-    const auto enough = static_cast<uint32_t>(std::count_if(
-        magnitudes, magnitudes + n,
-        [middle](uint32_t magnitude) { return magnitude >= middle; }));
-    (enough >= k ? low : high) = middle;
+    (count(middle) >= k ? low : high) = middle;
   }
-  return {low, high};
+  return {low, count(low)};
 }
 
 size_t CollectWide(const float* values, size_t n, uint32_t floor, uint32_t base,

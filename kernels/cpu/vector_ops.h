@@ -17,9 +17,9 @@ namespace tensorlightning::cpu {
 
 inline constexpr size_t kVectorSlack = 16;
 
-struct Range {
-  uint32_t low;
-  uint32_t high;
+struct Isolated {
+  uint32_t floor;
+  uint32_t reaching;  // How many reach the floor.
 };
 
 // `collect_*` within a chunk write 16-bit positions offset by `base`.
@@ -46,12 +46,11 @@ struct VectorOps {
   uint32_t (*collect)(const float* values, uint32_t n, uint32_t floor,
                       uint16_t base, uint16_t* positions);
 
-  // Magnitude bits between which the k-th largest of a few magnitudes lies: at
-  // least k reach range.low, fewer than k reach range.high, and either exactly
-  // k reach the low one or the two are neighbours. To begin with, at least k
-  // must reach `low` and fewer than k reach `high`.
-  Range (*isolate)(const uint32_t* magnitudes, uint32_t n, uint32_t k,
-                   uint32_t low, uint32_t high);
+  // A floor that exactly k of a few magnitudes reach or, where the k-th largest
+  // is among several equal ones, that value. To begin with, at least k must
+  // reach `low` and fewer than k reach `high`.
+  Isolated (*isolate)(const uint32_t* magnitudes, uint32_t n, uint32_t k,
+                      uint32_t low, uint32_t high);
 
   // 32-bit indices, offset by `base`, and magnitude bits, of long arrays.
   size_t (*collect_wide)(const float* values, size_t n, uint32_t floor,

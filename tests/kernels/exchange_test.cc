@@ -219,11 +219,6 @@ TEST_P(EveryCompression, AllocatesNothingOnceWarm) {
   EXPECT_EQ(allocations - before, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    RulesAndCodes, EveryCompression,
-    ::testing::Combine(::testing::Range<size_t>(0, 6),
-                       ::testing::Range<size_t>(0, 5)));
-
 TEST(Exchange, DenseFloat32IsPlainAsynchronousElasticAveraging) {
   // The textbook rule in double: x_i -= a (x_i - C); C += a (x_i - C).
   const size_t n = 2000;
@@ -264,34 +259,78 @@ TEST(Exchange, DenseFloat32IsPlainAsynchronousElasticAveraging) {
   }
 }
 
-TEST(Exchange, RefusesNotFiniteAndTouchesNothing) {
+const float kNan = std::numeric_limits<float>::quiet_NaN();
+const float kInf = std::numeric_limits<float>::infinity();
+
+TEST_P(EveryCompression, RefusesNotFiniteModelsAndTouchesNothing) {
   const size_t n = 70000;
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const float inf = std::numeric_limits<float>::infinity();
-  const Compression compression{SelectionRule::ChunkTopK(0.01),
-                                ValueCode::kBits4};
   Workspace workspace;
-  Bytes out(compression.MaxBytes(n));
-  const char* const names[] = {"the model", "the view", "the residual"};
-  for (int which = 0; which < 3; ++which) {
+  Bytes out(compression().MaxBytes(n), std::byte{7});
+  const Bytes out_before = out;
+  Worker worker{Make(Fill::kNormal, n, 1), Make(Fill::kNormal, n, 2),
+                Make(Fill::kNormal, n, 3)};
+  worker.x[n - 1] = kInf;
+  worker.x[4242] = kNan;
+  const Worker before = worker;
+  const auto emitted = WorkerStep(worker.x, worker.c, worker.r, {0.3f, 0.3f},
+                                  compression(), workspace, out);
+  ASSERT_FALSE(emitted.ok());
+  EXPECT_EQ(emitted.error().code, ErrorCode::kNotFinite);
+  EXPECT_EQ(emitted.error().message,
+            "2 values of the model are NaN, Inf or huge, the first at entry "
+            "4242");
+  EXPECT_EQ(BitsOf(worker.x), BitsOf(before.x));
+  EXPECT_EQ(BitsOf(worker.c), BitsOf(before.c));
+  EXPECT_EQ(BitsOf(worker.r), BitsOf(before.r));
+  EXPECT_EQ(out, out_before);
+
+  Vector gradient = Make(Fill::kNormal, n, 4);
+  gradient[0] = -kInf;
+  Vector r = before.r;
+  EXPECT_EQ(
+      Compress(r, gradient, compression(), workspace, out).error().message,
+      "1 value of the gradient is NaN, Inf or huge, at entry 0");
+  EXPECT_EQ(BitsOf(r), BitsOf(before.r));
+}
+
+TEST_P(EveryCompression, SendsNothingFromBrokenState) {
+  const size_t n = 70000;
+  Workspace workspace;
+  Bytes out(compression().MaxBytes(n));
+  for (const float bad : {kNan, kInf, -kInf}) {
     Worker worker{Make(Fill::kNormal, n, 1), Make(Fill::kNormal, n, 2),
                   Make(Fill::kNormal, n, 3)};
-    Vector* const vectors[] = {&worker.x, &worker.c, &worker.r};
-    (*vectors[which])[n - 1] = inf;
-    (*vectors[which])[4242] = nan;
-    const Worker before = worker;
-    const auto emitted = WorkerStep(worker.x, worker.c, worker.r, {0.3f, 0.3f},
-                                    compression, workspace, out);
-    ASSERT_FALSE(emitted.ok());
-    EXPECT_EQ(emitted.error().code, ErrorCode::kNotFinite);
-    EXPECT_EQ(emitted.error().message,
-              std::string("2 values of ") + names[which] +
-                  " are NaN, Inf or huge, the first at entry 4242");
-    EXPECT_EQ(BitsOf(worker.x), BitsOf(before.x));
-    EXPECT_EQ(BitsOf(worker.c), BitsOf(before.c));
-    EXPECT_EQ(BitsOf(worker.r), BitsOf(before.r));
+    worker.c[66000] = bad;
+    const auto by_view = WorkerStep(worker.x, worker.c, worker.r, {0.3f, 0.3f},
+                                    compression(), workspace, out);
+    ASSERT_FALSE(by_view.ok());
+    EXPECT_EQ(by_view.error().message,
+              "1 value of the view is NaN or Inf, at entry 66000");
+
+    worker = {Make(Fill::kNormal, n, 1), Make(Fill::kNormal, n, 2),
+              Make(Fill::kNormal, n, 3)};
+    worker.r[3] = bad;
+    const auto by_residual =
+        WorkerStep(worker.x, worker.c, worker.r, {0.3f, 0.3f}, compression(),
+                   workspace, out);
+    ASSERT_FALSE(by_residual.ok());
+    EXPECT_EQ(by_residual.error().message,
+              "1 value of the residual is NaN or Inf, at entry 3");
+
+    Vector centre = Make(Fill::kNormal, n, 5);
+    centre[4096] = bad;
+    Vector view = Make(Fill::kNormal, n, 6);
+    const auto reply = MakeReply(centre, view, compression(), workspace, out);
+    ASSERT_FALSE(reply.ok());
+    EXPECT_EQ(reply.error().message,
+              "1 value of the centre is NaN, Inf or huge, at entry 4096");
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    RulesAndCodes, EveryCompression,
+    ::testing::Combine(::testing::Range<size_t>(0, 6),
+                       ::testing::Range<size_t>(0, 5)));
 
 TEST(Exchange, NeverTurnsFiniteInputIntoInf) {
   const size_t n = 5000;
