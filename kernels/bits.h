@@ -54,9 +54,7 @@ class BitWriter {
   }
 
   // Pads to a whole byte and returns where the next one goes.
-  std::byte* Finish() const {
-    return out_ + (filled_ > 0 ? 1 : 0);
-  }
+  std::byte* Finish() const { return out_ + (filled_ > 0 ? 1 : 0); }
 
  private:
   std::byte* out_;

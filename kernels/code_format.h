@@ -122,14 +122,15 @@ struct Segment {
   uint32_t count;  // Positions in the segment.
 };
 
-struct GroupPlan {
-  Segment segments[kGroupChunks];
-  uint32_t size;
-};
-
 struct KindCost {
   uint8_t kind;
   uint32_t bits;
+};
+
+struct GroupPlan {
+  Segment segments[kGroupChunks];
+  uint32_t size;
+  KindCost alone[kGroupChunks];  // The planner's: each chunk by itself.
 };
 
 // The cheaper of rice and runs for positions that share `runs` and `count`.
@@ -172,55 +173,79 @@ constexpr KindCost BestSingleKind(const ChunkShape& chunk) {
   return best;
 }
 
-// Chooses the segments of a group: the group's best rice or runs code, from
-// which a chunk departs only when that saves more than a segment's header.
-// `quotients(chunk, b)` is the sum of gap >> b over the chunk's positions.
-// Depends on nothing but its arguments: CPU and GPU plan alike. (`plan` is no
-// return value so that a GPU can keep it in shared memory.)
+inline constexpr uint32_t kSpanHeaderBits =
+    kKindBits + kChunksBits + kSpanCountBits;
+
+// What a chunk costs as part of a long rice or runs segment. Its tail is part
+// of the gap to the next chunk's first position.
+template <typename Quotients>
+constexpr uint32_t SpanningBits(const ChunkShape& chunk, uint8_t kind,
+                                Quotients quotients) {
+  const uint32_t b = RiceOf(kind);
+  return (IsRuns(kind) ? chunk.run_bits + chunk.runs * (b + 1)
+                       : chunk.count * (b + 1)) +
+         quotients(b) + (chunk.tail >> b);
+}
+
+// The cheapest way to say a chunk by itself.
+template <typename Quotients>
+constexpr KindCost BestAlone(const ChunkShape& chunk, Quotients quotients) {
+  if (chunk.count == 0) return {kRice + kMaxRice, kSpanHeaderBits};  // Skipped.
+  const KindCost single = BestSingleKind(chunk);
+  const KindCost spanning = BestSpanningKind(
+      chunk.entries, chunk.count, chunk.runs, chunk.run_bits, quotients);
+  return spanning.bits + kSpanHeaderBits < single.bits
+             ? KindCost{spanning.kind, spanning.bits + kSpanHeaderBits}
+             : single;
+}
+
+constexpr uint32_t Cheaper(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+// Chooses the segments of a group: one rice or runs code for all, from which a
+// chunk departs only when that saves more than the header of the segment with
+// which the common code resumes. The common code is the one that costs least
+// when chunks may do that. `quotients(chunk, b)` is the sum of gap >> b over
+// the chunk's positions. Depends on nothing but its arguments: CPU and GPU plan
+// alike. (`plan` is no return value so that a GPU can keep it in shared
+// memory.)
 template <typename Quotients>
 constexpr void PlanGroup(const ChunkShape* shapes, uint32_t chunks,
                          Quotients quotients, GroupPlan& plan) {
+  const auto of_chunk = [&](uint32_t j) {
+    return [&quotients, j](uint32_t b) { return quotients(j, b); };
+  };
   plan.size = 0;
-  ChunkShape all{};
+  uint32_t left = 0;
   for (uint32_t j = 0; j < chunks; ++j) {
-    all.entries += shapes[j].entries;
-    all.count += shapes[j].count;
-    all.runs += shapes[j].runs;
-    all.run_bits += shapes[j].run_bits;
+    left += shapes[j].count;
+    plan.alone[j] = BestAlone(shapes[j], of_chunk(j));
   }
-  if (all.count == 0) return;
-  const KindCost usual = BestSpanningKind(
-      all.entries, all.count, all.runs, all.run_bits, [&](uint32_t b) {
-        uint32_t sum = 0;
-        for (uint32_t j = 0; j < chunks; ++j) {
-          sum += quotients(j, b) + (shapes[j].tail >> b);
-        }
-        return sum;
-      });
-  constexpr uint32_t kHeader = kKindBits + kChunksBits + kSpanCountBits;
+  if (left == 0) return;
 
-  uint32_t left = all.count;
+  // Each chunk's own choice is a candidate.
+  KindCost common{kRice, UINT32_MAX};
+  uint32_t tried = 0;
+  for (uint32_t j = 0; j < chunks; ++j) {
+    if (shapes[j].count == 0) continue;
+    const uint8_t kind =
+        BestSpanningKind(shapes[j].entries, shapes[j].count, shapes[j].runs,
+                         shapes[j].run_bits, of_chunk(j))
+            .kind;
+    if ((tried >> kind & 1) != 0) continue;
+    tried |= 1u << kind;
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < chunks; ++i) {
+      bits += Cheaper(SpanningBits(shapes[i], kind, of_chunk(i)),
+                      plan.alone[i].bits + kSpanHeaderBits);
+    }
+    if (bits < common.bits) common = {kind, bits};
+  }
+
   for (uint32_t j = 0; j < chunks && left > 0; ++j) {
     const ChunkShape& chunk = shapes[j];
-    const auto own = [&](uint32_t b) { return quotients(j, b); };
-    const uint32_t b = RiceOf(usual.kind);
-    // The tail is part of the gap to the next chunk's first position.
-    const uint32_t usual_bits =
-        (IsRuns(usual.kind) ? chunk.run_bits + chunk.runs * (b + 1)
-                            : chunk.count * (b + 1)) +
-        own(b) + (chunk.tail >> b);
-    KindCost best{kRice + kMaxRice, kHeader};  // Skips an empty chunk.
-    if (chunk.count > 0) {
-      best = BestSingleKind(chunk);
-      const KindCost spanning = BestSpanningKind(
-          chunk.entries, chunk.count, chunk.runs, chunk.run_bits, own);
-      if (spanning.bits + kHeader < best.bits) {
-        best = {spanning.kind, spanning.bits + kHeader};
-      }
-    }
-    // Leaving also costs the header with which the usual kind resumes.
-    const uint8_t kind =
-        best.bits + kHeader < usual_bits ? best.kind : usual.kind;
+    const bool departs = plan.alone[j].bits + kSpanHeaderBits <
+                         SpanningBits(chunk, common.kind, of_chunk(j));
+    const uint8_t kind = departs ? plan.alone[j].kind : common.kind;
     Segment* last = plan.size > 0 ? &plan.segments[plan.size - 1] : nullptr;
     if (last != nullptr && SpansChunks(kind) && last->kind == kind) {
       last->chunks++;

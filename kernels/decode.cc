@@ -35,8 +35,7 @@ Steps StepsOf(const Group& group) {
 template <ValueCode kCode, typename Expect, typename Visit>
 void ForEachEntry(const Message& message, Expect expect, Visit visit) {
   const std::byte* at = message.bytes().data() + kCodeHeaderBytes;
-  const std::byte* const end =
-      message.bytes().data() + message.bytes().size();
+  const std::byte* const end = message.bytes().data() + message.bytes().size();
   const size_t groups = GroupCount(message.entries());
   for (size_t g = 0; g < groups; ++g) {
     Group group;
@@ -64,12 +63,12 @@ void ForEachEntry(const Message& message, Expect expect, Visit visit) {
       visited += waiting;
       waiting = 0;
     };
-    ForEachPosition<false>(group, [&](uint32_t position)
-                                      __attribute__((always_inline)) {
-      positions[waiting] = position;
-      expect(base + position);
-      if (++waiting == kAhead) flush();
-    });
+    ForEachPosition<false>(
+        group, [&](uint32_t position) __attribute__((always_inline)) {
+          positions[waiting] = position;
+          expect(base + position);
+          if (++waiting == kAhead) flush();
+        });
     flush();
   }
 }
@@ -92,16 +91,17 @@ void VisitEntries(const Message& message, Expect expect, Visit visit) {
 
 template <typename Visit>
 void VisitEntries(const Message& message, Visit visit) {
-  VisitEntries(message, [](size_t) {}, visit);
+  VisitEntries(
+      message, [](size_t) {}, visit);
 }
 
 // Whether the group's positions are valid and its scales fit to them.
 bool IsValid(const Group& group, ValueCode code) {
   uint32_t seen = 0;
-  if (!ForEachPosition<true>(group, [&](uint32_t position)
-                                        __attribute__((always_inline)) {
-        seen |= 1u << (position >> kChunkShift);
-      })) {
+  if (!ForEachPosition<true>(
+          group, [&](uint32_t position) __attribute__((always_inline)) {
+            seen |= 1u << (position >> kChunkShift);
+          })) {
     return false;
   }
   if (!HasScale(code)) return true;

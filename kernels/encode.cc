@@ -144,10 +144,11 @@ std::byte* WriteIndex(std::byte* out, const GroupEntries& kept,
   BitWriter bits(out);
   for (uint32_t s = 0; s < plan.size; ++s) {
     const Segment& segment = plan.segments[s];
-    WriteSegment(bits, segment,
-                 Positions(&kept.positions[kept.chunk_begin[segment.first_chunk]],
-                           segment.count),
-                 group_entries);
+    WriteSegment(
+        bits, segment,
+        Positions(&kept.positions[kept.chunk_begin[segment.first_chunk]],
+                  segment.count),
+        group_entries);
   }
   return bits.Finish();
 }
@@ -198,9 +199,8 @@ Encoder::Encoder(std::span<std::byte> out, size_t entries, ValueCode code)
 void Encoder::AddGroup(const GroupEntries& kept) {
   assert(groups_ < GroupCount(entries_));
   const uint32_t entries = SpanOf(entries_, groups_++, kGroupEntries);
-  if (full_ ||
-      out_.size() - used_ <
-          MaxCodeBytes(entries, kept.count, code_) - kCodeHeaderBytes) {
+  if (full_ || out_.size() - used_ < MaxCodeBytes(entries, kept.count, code_) -
+                                         kCodeHeaderBytes) {
     full_ = true;
     return;
   }

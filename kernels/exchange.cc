@@ -28,8 +28,9 @@ constexpr uint32_t kNothing = UINT32_MAX >> 1;
 //   Diagnose()                     names the vector that holds NaN or Inf
 // workspace's dense buffer has been sized for all.
 
-// While a chunk's few kept entries are dealt with, memory would be idle. Fetches
-// the first `kLines` cache lines from `from` on: as many as can be under way.
+// While a chunk's few kept entries are dealt with, memory would be idle.
+// Fetches the first `kLines` cache lines from `from` on: as many as can be
+// under way.
 template <int kLines>
 void Fetch(const float* from) {
   constexpr int kLineFloats = 16;
@@ -202,16 +203,15 @@ Result<Emitted> Emit(Source source, size_t entries,
     group.chunk_begin[chunk] = group.count;
     const bool by_chunk = rule.kind == SelectionRule::Kind::kChunkTopK;
     const uint32_t floor = by_chunk ? top.floor() : cut.magnitude;
-    uint32_t count =
-        prepared ? cpu::Ops().collect(source.Values(begin), n, floor, base,
-                                      positions)
-                 : source.Prepare(begin, n, floor, base, positions);
+    uint32_t count = prepared
+                         ? cpu::Ops().collect(source.Values(begin), n, floor,
+                                              base, positions)
+                         : source.Prepare(begin, n, floor, base, positions);
     const bool another = begin + 2 * kChunkEntries <= entries;
     if (another) source.Expect(begin + kChunkEntries);
-    count = by_chunk ? top.Narrow(source.Values(begin), n, base, positions,
-                                  count)
-                     : ApplyCut(cut, source.Values(begin), base, positions,
-                                count);
+    count = by_chunk
+                ? top.Narrow(source.Values(begin), n, base, positions, count)
+                : ApplyCut(cut, source.Values(begin), base, positions, count);
     finite = QuantiseChunk(source, begin, chunk, count, code, group);
     if (!finite) return;
     source.Finish(begin, n);
@@ -233,9 +233,9 @@ Result<Emitted> Emit(Source source, size_t entries,
 }
 
 Error SizeMismatch(const char* what, size_t a, size_t b) {
-  return {ErrorCode::kInvalidArgument, std::string(what) + " differ in size: " +
-                                           std::to_string(a) + " and " +
-                                           std::to_string(b) + " entries"};
+  return {ErrorCode::kInvalidArgument,
+          std::string(what) + " differ in size: " + std::to_string(a) +
+              " and " + std::to_string(b) + " entries"};
 }
 
 Status CheckArguments(size_t entries, const Compression& compression,
@@ -271,9 +271,10 @@ Status Compression::Check(size_t n) const {
 
 Result<Emitted> WorkerStep(std::span<float> x, std::span<float> c,
                            std::span<float> r, Coefficients coefficients,
-                           const Compression& compression,
-                           Workspace& workspace, std::span<std::byte> out) {
-  if (x.size() != c.size()) return SizeMismatch("model and view", x.size(), c.size());
+                           const Compression& compression, Workspace& workspace,
+                           std::span<std::byte> out) {
+  if (x.size() != c.size())
+    return SizeMismatch("model and view", x.size(), c.size());
   if (x.size() != r.size()) {
     return SizeMismatch("model and residual", x.size(), r.size());
   }

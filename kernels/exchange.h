@@ -66,8 +66,8 @@ struct Emitted {
 
 Result<Emitted> WorkerStep(std::span<float> x, std::span<float> c,
                            std::span<float> r, Coefficients coefficients,
-                           const Compression& compression,
-                           Workspace& workspace, std::span<std::byte> out);
+                           const Compression& compression, Workspace& workspace,
+                           std::span<std::byte> out);
 
 // An error when push.entries() differs from the vectors' size.
 Status ApplyPush(const Message& push, std::span<float> centre,

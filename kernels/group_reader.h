@@ -29,8 +29,9 @@ TL_HOST_DEVICE inline uint16_t Load16(const std::byte* at) {
 }
 
 // At most five bytes; nullptr when they run out or say more than 32 bits.
-TL_HOST_DEVICE inline const std::byte* ReadVarint(const std::byte* at, const std::byte* end,
-                            uint32_t* value) {
+TL_HOST_DEVICE inline const std::byte* ReadVarint(const std::byte* at,
+                                                  const std::byte* end,
+                                                  uint32_t* value) {
   uint64_t sum = 0;
   for (uint32_t shift = 0; shift < 35 && at != end; shift += 7) {
     const auto byte = static_cast<uint8_t>(*at++);
@@ -55,8 +56,10 @@ struct Group {
 };
 
 // Splits off the group at `at`. nullptr when the lengths don't add up.
-TL_HOST_DEVICE inline const std::byte* ReadGroup(const std::byte* at, const std::byte* end,
-                           uint32_t entries, ValueCode code, Group* group) {
+TL_HOST_DEVICE inline const std::byte* ReadGroup(const std::byte* at,
+                                                 const std::byte* end,
+                                                 uint32_t entries,
+                                                 ValueCode code, Group* group) {
   group->entries = entries;
   group->count = 0;
   uint32_t bytes = 0;
@@ -76,8 +79,7 @@ TL_HOST_DEVICE inline const std::byte* ReadGroup(const std::byte* at, const std:
     if (end - group->scales < scale_bytes) return nullptr;
     at = group->scales + scale_bytes;
   }
-  const size_t value_bytes =
-      (size_t{group->count} * ValueBits(code) + 7) / 8;
+  const size_t value_bytes = (size_t{group->count} * ValueBits(code) + 7) / 8;
   if (static_cast<size_t>(end - at) < value_bytes) return nullptr;
   group->values = at;
   group->index = at + value_bytes;
@@ -102,8 +104,7 @@ TL_HOST_DEVICE bool ForEachPosition(const Group& group, Visit visit) {
     if (SpansChunks(kind)) {
       chunk += bits.Read(kChunksBits) + 1;
       if (kChecked && chunk > chunks) return false;
-      const uint32_t count =
-          chunk == chunks ? left : bits.Read(kSpanCountBits);
+      const uint32_t count = chunk == chunks ? left : bits.Read(kSpanCountBits);
       if (kChecked && count > left) return false;
       const uint32_t end = std::min(chunk * kChunkEntries, group.entries);
       const uint32_t b = RiceOf(kind);
@@ -166,8 +167,8 @@ TL_HOST_DEVICE bool ForEachPosition(const Group& group, Visit visit) {
       return false;
     }
   }
-  return !kChecked || (!bits.overrun() &&
-                       group.index + bits.bytes_read() == group.end);
+  return !kChecked ||
+         (!bits.overrun() && group.index + bits.bytes_read() == group.end);
 }
 
 template <ValueCode kCode>

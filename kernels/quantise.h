@@ -12,7 +12,8 @@
 //     to have at most 8 significant bits: l * step is then exact.
 //   * q is finite: steps are rounded down, bfloat16 saturates.
 //   * the result depends on nothing but the arguments, on every machine, as
-//     long as nobody contracts a * b + c or flushes denormals (ScopedFloatMode).
+//     long as nobody contracts a * b + c or flushes denormals
+//     (ScopedFloatMode).
 #ifndef TENSORLIGHTNING_KERNELS_QUANTISE_H_
 #define TENSORLIGHTNING_KERNELS_QUANTISE_H_
 
@@ -114,7 +115,8 @@ constexpr float Dequantise(ValueCode code, uint32_t symbol, float step) {
   if (code == ValueCode::kFloat32) return std::bit_cast<float>(symbol);
   if (code == ValueCode::kBfloat16) return FromUpperHalf(symbol);
   const uint32_t levels = LevelsOf(code);
-  const float magnitude = static_cast<float>((symbol & (levels - 1)) + 1) * step;
+  const float magnitude =
+      static_cast<float>((symbol & (levels - 1)) + 1) * step;
   const uint32_t sign = (symbol & levels) << (32 - ValueBits(code));
   return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
 }

@@ -80,10 +80,10 @@ size_t CollectCandidates(std::span<const float> values, size_t k,
   size_t count = 0;
   for (size_t i = 0; i < n; i += kBlockEntries) {
     if (room - count < kBlockEntries) return 0;
-    count += cpu::Ops().collect_wide(
-        &values[i], std::min(kBlockEntries, n - i), floor,
-        static_cast<uint32_t>(i), &workspace.indices[count],
-        &workspace.candidates[count]);
+    count += cpu::Ops().collect_wide(&values[i], std::min(kBlockEntries, n - i),
+                                     floor, static_cast<uint32_t>(i),
+                                     &workspace.indices[count],
+                                     &workspace.candidates[count]);
   }
   return count < k ? 0 : count;
 }
@@ -171,9 +171,9 @@ Status SelectionRule::Check() const {
                      std::to_string(amount)};
   }
   if (amount > 0 && amount <= 1) return Done{};
-  return Error{ErrorCode::kInvalidArgument,
-               "a density must be above 0 and at most 1, not " +
-                   std::to_string(amount)};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      "a density must be above 0 and at most 1, not " + std::to_string(amount)};
 }
 
 size_t SelectionRule::MaxKept(size_t n) const {

@@ -23,10 +23,10 @@ struct Workspace {
   std::array<uint32_t, kChunkEntries> magnitudes;
 
   // Grown on first use.
-  std::vector<float> dense;             // Global top-k of a difference.
-  std::vector<uint32_t> samples;        // Sampled thresholds.
-  std::vector<uint32_t> indices;        // Candidates of a whole vector, and
-  std::vector<uint32_t> candidates;     // their magnitudes.
+  std::vector<float> dense;          // Global top-k of a difference.
+  std::vector<uint32_t> samples;     // Sampled thresholds.
+  std::vector<uint32_t> indices;     // Candidates of a whole vector, and
+  std::vector<uint32_t> candidates;  // their magnitudes.
   std::vector<uint32_t> radix_bins;
 };
 

@@ -32,9 +32,7 @@ struct Avx512 {
     return Reach(MagnitudesOf(v), floor);
   }
   static uint32_t Mask(Lanes lanes) { return lanes; }
-  static Lanes Either(Lanes a, Lanes b) {
-    return static_cast<Lanes>(a | b);
-  }
+  static Lanes Either(Lanes a, Lanes b) { return static_cast<Lanes>(a | b); }
   static uint32_t CountAtLeast(const uint32_t* p, uint32_t floor) {
     return static_cast<uint32_t>(
         __builtin_popcount(Reach(_mm512_loadu_si512(p), floor)));
@@ -58,8 +56,8 @@ struct Avx512 {
     _mm512_storeu_si512(out, IndicesOf(base, mask));
   }
   static void StoreKept(float* out, Floats v, uint32_t mask) {
-    _mm512_storeu_ps(
-        out, _mm512_maskz_compress_ps(static_cast<__mmask16>(mask), v));
+    _mm512_storeu_ps(out,
+                     _mm512_maskz_compress_ps(static_cast<__mmask16>(mask), v));
   }
   static void StoreMagnitudes(uint32_t* out, Floats v, uint32_t mask) {
     _mm512_storeu_si512(

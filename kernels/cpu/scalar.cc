@@ -94,7 +94,8 @@ size_t Prune(float* r, const float* g, size_t n, uint32_t floor, uint32_t base,
 
 }  // namespace
 
-const VectorOps kScalarOps = {"scalar",   AllBelow,    PullAndBook, Subtract,
-                              Accumulate, Collect,     Isolate,     CollectWide, Prune};
+const VectorOps kScalarOps = {"scalar", AllBelow,    PullAndBook,
+                              Subtract, Accumulate,  Collect,
+                              Isolate,  CollectWide, Prune};
 
 }  // namespace tensorlightning::cpu

@@ -231,8 +231,8 @@ struct Loops {
   }
 
   static constexpr VectorOps Table(const char* name) {
-    return {name,    AllBelow,    PullAndBook, Subtract, Accumulate,
-            Collect, Isolate,     CollectWide, Prune};
+    return {name,    AllBelow, PullAndBook, Subtract, Accumulate,
+            Collect, Isolate,  CollectWide, Prune};
   }
 };
 

@@ -1,7 +1,6 @@
-#include "kernels/cuda/cut.h"
-
 #include "kernels/chunk.h"
 #include "kernels/cuda/block.cuh"
+#include "kernels/cuda/cut.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/quantise.h"
 
@@ -95,8 +94,8 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t entries = SpanOf(n, chunk, kChunkEntries);
   uint32_t equal = 0;
   for (uint32_t e = threadIdx.x; e < entries; e += kThreads) {
-    equal += MagnitudeBits(values[chunk * kChunkEntries + e]) ==
-             control->magnitude;
+    equal +=
+        MagnitudeBits(values[chunk * kChunkEntries + e]) == control->magnitude;
   }
   equal = BlockSum(equal, totals);
   if (threadIdx.x == 0) ties[chunk] = equal;
@@ -137,8 +136,7 @@ Status FindCut(const float* values, size_t n, size_t k,
   Status status = workspace.bins.Reserve(kBins);
   if (!status.ok()) return status;
   uint32_t* const bins = workspace.bins.get();
-  cudaError_t code =
-      cudaMemsetAsync(bins, 0, kBins * sizeof(uint32_t), stream);
+  cudaError_t code = cudaMemsetAsync(bins, 0, kBins * sizeof(uint32_t), stream);
   if (code == cudaSuccess) code = Launch(StartCut, 1, 1, stream, k, control);
   struct Round {
     uint32_t shift;

@@ -1,10 +1,9 @@
 // Applying a message on the device. A block per group: its first thread reads
 // the index, which is a chain of variable-length codes, into memory; then all
 // threads look up their entries' values and add them.
-#include "kernels/cuda/exchange.h"
-
 #include "kernels/chunk.h"
 #include "kernels/cuda/block.cuh"
+#include "kernels/cuda/exchange.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/group_reader.h"
 
@@ -32,7 +31,7 @@ __device__ void AddEntries(const Group& group, const float* steps,
 // offsets: where each group's bytes begin; entries_before: how many entries
 // the groups before it keep.
 template <ValueCode kCode>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     DecodeGroups(const std::byte* bytes, const unsigned long long* offsets,
                  const unsigned long long* entries_before, size_t entries,
                  uint16_t* positions, Target to) {
@@ -64,12 +63,11 @@ __global__ void __launch_bounds__(kThreads)
 template <ValueCode kCode>
 cudaError_t LaunchDecode(const Message& message, DeviceWorkspace& workspace,
                          Target to, cudaStream_t stream) {
-  return Launch(DecodeGroups<kCode>,
-                static_cast<uint32_t>(GroupCount(message.entries())), kThreads,
-                stream, workspace.message.get(),
-                workspace.message_offsets.get(),
-                workspace.message_entries.get(), message.entries(),
-                workspace.message_positions.get(), to);
+  return Launch(
+      DecodeGroups<kCode>, static_cast<uint32_t>(GroupCount(message.entries())),
+      kThreads, stream, workspace.message.get(),
+      workspace.message_offsets.get(), workspace.message_entries.get(),
+      message.entries(), workspace.message_positions.get(), to);
 }
 
 // Copies the message and where its groups are to the device.
@@ -101,9 +99,9 @@ Status Upload(const Message& message, DeviceWorkspace& workspace,
   if (!status.ok()) return status;
   const auto copy = [&](auto* to, const auto* from, size_t bytes) {
     if (!status.ok()) return;
-    status = ToStatus(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice,
-                                      stream),
-                      "copy of the message");
+    status = ToStatus(
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
+        "copy of the message");
   };
   const size_t table_bytes = (groups + 1) * sizeof(unsigned long long);
   copy(workspace.message.get(), begin, message.bytes().size());

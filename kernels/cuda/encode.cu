@@ -5,12 +5,11 @@
 // The index is built in shared memory, bit by bit with atomicOr, because
 // neighbouring codes share words; it is never longer than a bitmap and a
 // little.
-#include "kernels/cuda/encode.h"
-
 #include "kernels/chunk.h"
 #include "kernels/code_format.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cut.h"
+#include "kernels/cuda/encode.h"
 #include "kernels/cuda/group_view.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -72,9 +71,8 @@ __device__ void MeasureChunk(const GroupView& view, uint32_t chunk,
   if (lane == 0) {
     const uint32_t entries = SpanOf(view.entries(), chunk, kChunkEntries);
     const uint32_t next = begin == end ? start : view.Position(end - 1) + 1;
-    scratch.shapes[chunk] = ChunkShape{entries,  end - begin, runs,
-                                       run_bits, max_gap,     start + entries -
-                                                                  next};
+    scratch.shapes[chunk] = ChunkShape{
+        entries, end - begin, runs, run_bits, max_gap, start + entries - next};
   }
 }
 
@@ -340,8 +338,7 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t bits = BuildIndex(view, plans[blockIdx.x], scratch);
   const uint32_t index_bytes = (bits + 7) / 8;
   const uint32_t value_bytes = ValueBytes(view, code);
-  const uint32_t front =
-      VarintBytes(view.count() - 1) + ScaleBytes(view, code);
+  const uint32_t front = VarintBytes(view.count() - 1) + ScaleBytes(view, code);
   const uint32_t body = front + value_bytes + index_bytes;
   std::byte* const values = out + VarintBytes(body) + front;
   if (threadIdx.x == 0) WriteFront(out, view, code, body);
@@ -401,15 +398,14 @@ Status EncodeGroups(const KeptChunks& kept, size_t entries, ValueCode code,
   if (!status.ok()) return status;
   const auto blocks = static_cast<uint32_t>(groups);
   if (blocks > 0) {
-    status = ToStatus(Launch(PlanGroups, blocks, kThreads, stream, kept,
-                             entries, code, control, workspace.plans.get(),
-                             workspace.group_bytes.get()),
-                      "plan groups");
+    status = ToStatus(
+        Launch(PlanGroups, blocks, kThreads, stream, kept, entries, code,
+               control, workspace.plans.get(), workspace.group_bytes.get()),
+        "plan groups");
   }
   if (status.ok()) {
-    status =
-        MakeOffsets(workspace.group_bytes.get(), groups, kCodeHeaderBytes,
-                    workspace.group_offsets.get(), control, stream);
+    status = MakeOffsets(workspace.group_bytes.get(), groups, kCodeHeaderBytes,
+                         workspace.group_offsets.get(), control, stream);
   }
   if (status.ok() && blocks > 0) {
     status = ToStatus(Launch(WriteGroups, blocks, kThreads, stream, kept,
@@ -435,11 +431,11 @@ Status Flatten(const KeptChunks& kept, size_t entries,
                          workspace.control.get(), stream);
   }
   if (status.ok() && chunks > 0) {
-    status = ToStatus(
-        Launch(FlattenChunks, static_cast<uint32_t>(chunks), kThreads, stream,
-               kept, workspace.chunk_offsets.get(), workspace.control.get(),
-               indices, values),
-        "flatten");
+    status =
+        ToStatus(Launch(FlattenChunks, static_cast<uint32_t>(chunks), kThreads,
+                        stream, kept, workspace.chunk_offsets.get(),
+                        workspace.control.get(), indices, values),
+                 "flatten");
   }
   return status;
 }

@@ -1,11 +1,10 @@
-#include "kernels/cuda/exchange.h"
-
 #include <algorithm>
 #include <initializer_list>
 
 #include "kernels/chunk.h"
 #include "kernels/cuda/cut.h"
 #include "kernels/cuda/encode.h"
+#include "kernels/cuda/exchange.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/select_chunks.cuh"
 #include "kernels/cuda/sources.cuh"
@@ -52,9 +51,9 @@ Status StartChecks(std::initializer_list<Input> inputs, size_t n,
   });
   // `first` begins as the largest number there is.
   Then(status, [&] {
-    return ToStatus(cudaMemsetAsync(control->first, 0xff,
-                                    sizeof(control->first), stream),
-                    "reset");
+    return ToStatus(
+        cudaMemsetAsync(control->first, 0xff, sizeof(control->first), stream),
+        "reset");
   });
   uint32_t which = 0;
   for (const Input& input : inputs) {
@@ -92,10 +91,9 @@ Result<KeptChunks> SelectAll(Source source, const float* values, size_t n,
   const auto blocks = static_cast<uint32_t>(chunks);
   if (global) {
     Then(status, [&] {
-      return ToStatus(
-          Launch(PrepareAll<Source>, std::min(blocks, 2048u), kThreads, stream,
-                 source, n, control),
-          "prepare");
+      return ToStatus(Launch(PrepareAll<Source>, std::min(blocks, 2048u),
+                             kThreads, stream, source, n, control),
+                      "prepare");
     });
     Then(status, [&] {
       return FindCut(values, n, KeptOf(rule.amount, n), workspace, stream);
@@ -109,9 +107,9 @@ Result<KeptChunks> SelectAll(Source source, const float* values, size_t n,
     });
   } else if (rule.kind == SelectionRule::Kind::kThreshold) {
     Then(status, [&] {
-      return ToStatus(Launch(SetFloor, 1, 1, stream,
-                             ThresholdFloor(rule.amount), control),
-                      "threshold");
+      return ToStatus(
+          Launch(SetFloor, 1, 1, stream, ThresholdFloor(rule.amount), control),
+          "threshold");
     });
   } else if (rule.kind == SelectionRule::Kind::kSampledThreshold) {
     const size_t samples = std::min(n, kSamples);
@@ -147,8 +145,8 @@ Result<KeptChunks> SelectAll(Source source, const float* values, size_t n,
   Then(status, [&] {
     const auto kernel =
         global ? SelectChunks<true, Source> : SelectChunks<false, Source>;
-    return ToStatus(
-        Launch(kernel, blocks, kThreads, stream, source, arguments), "select");
+    return ToStatus(Launch(kernel, blocks, kThreads, stream, source, arguments),
+                    "select");
   });
   if (!status.ok()) return status.error();
   return kept;
@@ -158,13 +156,12 @@ Result<KeptChunks> SelectAll(Source source, const float* values, size_t n,
 Result<Control> Conclude(std::initializer_list<Input> inputs,
                          DeviceWorkspace& workspace, cudaStream_t stream) {
   Control control{};
-  Status status = ToStatus(
-      cudaMemcpyAsync(&control, workspace.control.get(), sizeof(control),
-                      cudaMemcpyDeviceToHost, stream),
-      "result");
-  Then(status, [&] {
-    return ToStatus(cudaStreamSynchronize(stream), "synchronise");
-  });
+  Status status =
+      ToStatus(cudaMemcpyAsync(&control, workspace.control.get(),
+                               sizeof(control), cudaMemcpyDeviceToHost, stream),
+               "result");
+  Then(status,
+       [&] { return ToStatus(cudaStreamSynchronize(stream), "synchronise"); });
   if (!status.ok()) return status.error();
   uint32_t which = 0;
   for (const Input& input : inputs) {
@@ -190,8 +187,7 @@ Result<Emitted> Emit(Source source, const float* values, size_t n,
       SelectAll(source, values, n, compression.rule, compression.values,
                 /*keep_zeros=*/false, workspace, stream);
   if (!kept.ok()) return kept.error();
-  status =
-      EncodeGroups(*kept, n, compression.values, workspace, out, stream);
+  status = EncodeGroups(*kept, n, compression.values, workspace, out, stream);
   if (!status.ok()) return status.error();
   const Result<Control> control = Conclude(inputs, workspace, stream);
   if (!control.ok()) return control.error();
@@ -246,10 +242,10 @@ Result<Emitted> MakeReply(const float* centre, float* view, size_t n,
     if (!status.ok()) return status.error();
     dense = workspace.dense.get();
   }
-  return Emit(ReplySource{centre, view, dense}, dense, n, compression,
-              {{centre, "the centre", kUsableBits},
-               {view, "the view", kUsableBits}},
-              workspace, out, stream);
+  return Emit(
+      ReplySource{centre, view, dense}, dense, n, compression,
+      {{centre, "the centre", kUsableBits}, {view, "the view", kUsableBits}},
+      workspace, out, stream);
 }
 
 Result<Emitted> Compress(float* r, const float* g, size_t n,
@@ -258,13 +254,13 @@ Result<Emitted> Compress(float* r, const float* g, size_t n,
                          cudaStream_t stream) {
   const ResidualSource source{r, g};
   if (g == nullptr) {
-    return Emit(source, r, n, compression,
-                {{r, "the residual", kInfinityBits}}, workspace, out, stream);
+    return Emit(source, r, n, compression, {{r, "the residual", kInfinityBits}},
+                workspace, out, stream);
   }
-  return Emit(source, r, n, compression,
-              {{r, "the residual", kUsableBits},
-               {g, "the gradient", kUsableBits}},
-              workspace, out, stream);
+  return Emit(
+      source, r, n, compression,
+      {{r, "the residual", kUsableBits}, {g, "the gradient", kUsableBits}},
+      workspace, out, stream);
 }
 
 Result<size_t> Select(const float* values, size_t n, const SelectionRule& rule,
@@ -278,11 +274,10 @@ Result<size_t> Select(const float* values, size_t n, const SelectionRule& rule,
 Result<size_t> Prune(float* r, const float* g, size_t n, float threshold,
                      DeviceWorkspace& workspace, uint32_t* indices,
                      float* values, cudaStream_t stream) {
-  return SelectFlat(ResidualSource{r, g}, r, n,
-                    SelectionRule::Threshold(threshold),
-                    {{r, "the residual", kUsableBits},
-                     {g, "the gradient", kUsableBits}},
-                    workspace, indices, values, stream);
+  return SelectFlat(
+      ResidualSource{r, g}, r, n, SelectionRule::Threshold(threshold),
+      {{r, "the residual", kUsableBits}, {g, "the gradient", kUsableBits}},
+      workspace, indices, values, stream);
 }
 
 }  // namespace tensorlightning::cuda

@@ -78,9 +78,9 @@ __device__ inline ChunkCut FindChunkCut(SelectScratch& scratch,
 struct SelectArguments {
   size_t entries;
   ValueCode code;
-  uint32_t k_full;   // Of a whole chunk, and
-  uint32_t k_last;   // of the last. 0: the cut is in the control block.
-  bool keep_zeros;   // Selection alone keeps exactly k, zeros or not.
+  uint32_t k_full;  // Of a whole chunk, and
+  uint32_t k_last;  // of the last. 0: the cut is in the control block.
+  bool keep_zeros;  // Selection alone keeps exactly k, zeros or not.
   const Control* control;
   const unsigned long long* ties_before;  // Per chunk; null: none.
   uint32_t slots;
@@ -97,9 +97,11 @@ __device__ inline bool IsUnusable(const Control* control) {
   return false;
 }
 
-// kPrepared: the values were brought up to date by a kernel before.
+// kPrepared: the values were brought up to date by a kernel before. Four blocks
+// to a multiprocessor leave 64 registers to a thread, so that none is spilled
+// for the sake of an occupancy that shared memory does not allow anyway.
 template <bool kPrepared, typename Source>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     SelectChunks(Source source, SelectArguments to) {
   __shared__ SelectScratch scratch;
   if (IsUnusable(to.control)) return;

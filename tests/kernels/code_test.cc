@@ -118,7 +118,8 @@ TEST(Code, KeepsPositionsOfEveryShape) {
       const std::vector<uint32_t> positions = PositionsOf(shape, n);
       const Bytes bytes = EncodePositions(n, positions);
       const auto message = Message::Parse(bytes, n);
-      ASSERT_TRUE(message.ok()) << shape.name << ": " << message.error().message;
+      ASSERT_TRUE(message.ok())
+          << shape.name << ": " << message.error().message;
       std::vector<uint32_t> indices(message->kept());
       std::vector<float> values(message->kept());
       DecodeEntries(*message, indices, values);

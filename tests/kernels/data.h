@@ -26,10 +26,10 @@ inline std::vector<size_t> EdgeSizes() {
 }
 
 enum class Fill {
-  kNormal,      // What gradients look like, more or less.
-  kHeavyTail,   // A few entries far larger than the rest.
-  kAllEqual,    // Nothing but ties.
-  kFewValues,   // Many ties, both signs.
+  kNormal,     // What gradients look like, more or less.
+  kHeavyTail,  // A few entries far larger than the rest.
+  kAllEqual,   // Nothing but ties.
+  kFewValues,  // Many ties, both signs.
   kZero,
   kMostlyZero,  // And clustered.
   kDenormal,
@@ -37,9 +37,9 @@ enum class Fill {
   kMixedScale,  // Every chunk on a scale of its own.
 };
 inline const std::vector<Fill> kAllFills = {
-    Fill::kNormal,     Fill::kHeavyTail, Fill::kAllEqual,
-    Fill::kFewValues,  Fill::kZero,      Fill::kMostlyZero,
-    Fill::kDenormal,   Fill::kHuge,      Fill::kMixedScale};
+    Fill::kNormal,    Fill::kHeavyTail, Fill::kAllEqual,
+    Fill::kFewValues, Fill::kZero,      Fill::kMostlyZero,
+    Fill::kDenormal,  Fill::kHuge,      Fill::kMixedScale};
 
 inline std::vector<float> Make(Fill fill, size_t n, uint64_t seed) {
   Random random(seed * 7919 + static_cast<uint64_t>(fill));
@@ -97,7 +97,7 @@ inline std::vector<uint32_t> BitsOf(const std::vector<float>& values) {
 // The k of largest magnitude in values[begin, end), ties to the lower index,
 // ascending: by sorting everything.
 inline std::vector<uint32_t> TopBySorting(const std::vector<float>& values,
-                                      size_t begin, size_t end, size_t k) {
+                                          size_t begin, size_t end, size_t k) {
   std::vector<uint32_t> order(end - begin);
   std::iota(order.begin(), order.end(), static_cast<uint32_t>(begin));
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {

@@ -39,9 +39,9 @@ const std::vector<SelectionRule> kRules = {
     SelectionRule::ChunkTopK(0.01),  SelectionRule::ChunkTopK(1),
     SelectionRule::GlobalTopK(0.02), SelectionRule::Threshold(0.05),
     SelectionRule::Threshold(0),     SelectionRule::SampledThreshold(0.03, 7)};
-const std::vector<ValueCode> kCodes = {
-    ValueCode::kFloat32, ValueCode::kBfloat16, ValueCode::kBits8,
-    ValueCode::kBits4, ValueCode::kBits2};
+const std::vector<ValueCode> kCodes = {ValueCode::kFloat32,
+                                       ValueCode::kBfloat16, ValueCode::kBits8,
+                                       ValueCode::kBits4, ValueCode::kBits2};
 
 struct Worker {
   Vector x, c, r;
@@ -59,8 +59,8 @@ Vector Dense(const Bytes& bytes, size_t n) {
 Bytes Step(Worker& worker, Coefficients by, const Compression& compression,
            Workspace& workspace) {
   Bytes out(compression.MaxBytes(worker.x.size()));
-  const auto emitted = WorkerStep(worker.x, worker.c, worker.r, by, compression,
-                                  workspace, out);
+  const auto emitted =
+      WorkerStep(worker.x, worker.c, worker.r, by, compression, workspace, out);
   EXPECT_TRUE(emitted.ok()) << emitted.error().message;
   out.resize(emitted->bytes);
   return out;
@@ -91,21 +91,22 @@ TEST_P(EveryCompression, WorkerStepBooksToTheBit) {
     for (const Fill fill : {Fill::kNormal, Fill::kFewValues, Fill::kMixedScale,
                             Fill::kZero, Fill::kDenormal}) {
       const Worker before{Make(fill, n, 1), Make(fill, n, 2), Make(fill, n, 3)};
-      for (const Coefficients by :
-           {Coefficients{0.225f, 0.225f}, {0.25f, 1.0f}, {1, 0}, {0.5f, 0.1f}}) {
+      for (const Coefficients by : {Coefficients{0.225f, 0.225f},
+                                    {0.25f, 1.0f},
+                                    {1, 0},
+                                    {0.5f, 0.1f}}) {
         Worker after = before;
-        const Vector sent =
-            Dense(Step(after, by, compression(), workspace), n);
+        const Vector sent = Dense(Step(after, by, compression(), workspace), n);
         for (size_t i = 0; i < n; ++i) {
           const float d = before.x[i] - before.c[i];
           const float owed = before.r[i] + by.push * d;
           ASSERT_EQ(after.r[i] + sent[i], owed) << i;
-          ASSERT_EQ(static_cast<double>(after.r[i]) +
-                        static_cast<double>(sent[i]),
-                    static_cast<double>(owed));
+          ASSERT_EQ(
+              static_cast<double>(after.r[i]) + static_cast<double>(sent[i]),
+              static_cast<double>(owed));
           ASSERT_EQ(after.c[i], before.c[i] + sent[i]);
-          ASSERT_EQ(after.x[i], by.pull == 1 ? after.c[i]
-                                             : before.x[i] - by.pull * d);
+          ASSERT_EQ(after.x[i],
+                    by.pull == 1 ? after.c[i] : before.x[i] - by.pull * d);
         }
       }
     }
@@ -133,10 +134,8 @@ TEST_P(EveryCompression, InvariantsHoldOverRandomSequencesOfExchanges) {
     const Vector training = Make(Fill::kHeavyTail, n, 100 + round);
     for (size_t j = 0; j < n; ++j) worker.x[j] += 0.001f * training[j];
 
-    const Bytes push =
-        Step(worker, {0.3f, 0.3f}, compression(), workspace);
-    ASSERT_TRUE(
-        ApplyPush(*Message::Parse(push, n), centre, views[i]).ok());
+    const Bytes push = Step(worker, {0.3f, 0.3f}, compression(), workspace);
+    ASSERT_TRUE(ApplyPush(*Message::Parse(push, n), centre, views[i]).ok());
     const Vector sent = Dense(push, n);
     for (size_t j = 0; j < n; ++j) {
       replayed[j] += sent[j];
@@ -206,11 +205,9 @@ TEST_P(EveryCompression, AllocatesNothingOnceWarm) {
   const auto round = [&] {
     const auto push = WorkerStep(worker.x, worker.c, worker.r, {0.2f, 0.2f},
                                  compression(), workspace, out);
-    const auto message =
-        Message::Parse(std::span(out).first(push->bytes), n);
+    const auto message = Message::Parse(std::span(out).first(push->bytes), n);
     const bool applied = ApplyPush(*message, centre, view).ok();
-    const auto reply =
-        MakeReply(centre, view, compression(), workspace, out);
+    const auto reply = MakeReply(centre, view, compression(), workspace, out);
     return applied && reply.ok();
   };
   ASSERT_TRUE(round());
@@ -327,16 +324,14 @@ TEST_P(EveryCompression, SendsNothingFromBrokenState) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    RulesAndCodes, EveryCompression,
-    ::testing::Combine(::testing::Range<size_t>(0, 6),
-                       ::testing::Range<size_t>(0, 5)));
+INSTANTIATE_TEST_SUITE_P(RulesAndCodes, EveryCompression,
+                         ::testing::Combine(::testing::Range<size_t>(0, 6),
+                                            ::testing::Range<size_t>(0, 5)));
 
 TEST(Exchange, NeverTurnsFiniteInputIntoInf) {
   const size_t n = 5000;
   Worker worker{Vector(n, 8e37f), Vector(n, -8e37f), Vector(n, 8e37f)};
-  const Compression compression{SelectionRule::ChunkTopK(1),
-                                ValueCode::kBits8};
+  const Compression compression{SelectionRule::ChunkTopK(1), ValueCode::kBits8};
   Workspace workspace;
   const Bytes push = Step(worker, {1, 1}, compression, workspace);
   for (const Vector* v : {&worker.x, &worker.c, &worker.r}) {
@@ -351,11 +346,13 @@ TEST(Exchange, RefusesSizesAndCoefficientsThatDontFit) {
   Workspace workspace;
   Bytes out(compression.MaxBytes(10));
   const auto code = [](const auto& result) { return result.error().code; };
-  EXPECT_EQ(code(WorkerStep(x, c, r, {0.1f, 0.1f}, compression, workspace, out)),
-            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(
+      code(WorkerStep(x, c, r, {0.1f, 0.1f}, compression, workspace, out)),
+      ErrorCode::kInvalidArgument);
   r.resize(10);
-  EXPECT_EQ(code(WorkerStep(x, c, r, {1.5f, 0.1f}, compression, workspace, out)),
-            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(
+      code(WorkerStep(x, c, r, {1.5f, 0.1f}, compression, workspace, out)),
+      ErrorCode::kInvalidArgument);
   EXPECT_EQ(code(WorkerStep(x, c, r, {0.1f, NAN}, compression, workspace, out)),
             ErrorCode::kInvalidArgument);
   EXPECT_EQ(code(WorkerStep(x, c, r, {0.1f, 0.1f}, compression, workspace,

@@ -13,9 +13,9 @@ namespace {
 using testing::Fill;
 using testing::Random;
 
-const std::vector<ValueCode> kCodes = {
-    ValueCode::kFloat32, ValueCode::kBfloat16, ValueCode::kBits8,
-    ValueCode::kBits4, ValueCode::kBits2};
+const std::vector<ValueCode> kCodes = {ValueCode::kFloat32,
+                                       ValueCode::kBfloat16, ValueCode::kBits8,
+                                       ValueCode::kBits4, ValueCode::kBits2};
 
 // Checks the promises of quantise.h for one value of a chunk.
 void CheckValue(ValueCode code, float value, float step) {
@@ -54,8 +54,8 @@ TEST(Quantise, LeavesTheRoundingErrorToTheBitForAnyTwoFloats) {
   for (int i = 0; i < 2000000; ++i) {
     const float largest =
         std::bit_cast<float>(static_cast<uint32_t>(random()) & 0x7f7fffffu);
-    const float value = static_cast<float>(random() % 2000001) * 1e-6f *
-                            largest - largest;
+    const float value =
+        static_cast<float>(random() % 2000001) * 1e-6f * largest - largest;
     if (!std::isfinite(value) || std::abs(value) > largest) continue;
     for (const ValueCode code : kCodes) {
       const uint32_t scale = HasScale(code) ? ScaleFor(code, largest) : 0;

@@ -50,7 +50,8 @@ struct Portable {
   static uint32_t Mask(Lanes lanes) { return lanes; }
   static Lanes Either(Lanes a, Lanes b) { return a | b; }
   static Floats Without(const Floats& v, Lanes lanes) {
-    return Each([&](uint32_t i) { return (lanes >> i & 1) != 0 ? 0.0f : v[i]; });
+    return Each(
+        [&](uint32_t i) { return (lanes >> i & 1) != 0 ? 0.0f : v[i]; });
   }
   static uint32_t CountAtLeast(const uint32_t* p, uint32_t floor) {
     uint32_t count = 0;

@@ -106,9 +106,9 @@ TEST(VectorOps, PullAndBookMatchesTheReference) {
             p1.count = kScalarOps.pull_and_book(
                 x1.data(), c1.data(), r1.data(), n, pull, 0.25f,
                 MagnitudeBits(floor), 8192, p1.positions.data());
-            p2.count = ops->pull_and_book(
-                x2.data(), c2.data(), r2.data(), n, pull, 0.25f,
-                MagnitudeBits(floor), 8192, p2.positions.data());
+            p2.count = ops->pull_and_book(x2.data(), c2.data(), r2.data(), n,
+                                          pull, 0.25f, MagnitudeBits(floor),
+                                          8192, p2.positions.data());
             p1.ExpectEqual(p2);
             ASSERT_EQ(x1, x2);
             ASSERT_EQ(c1, c2);
@@ -145,8 +145,8 @@ TEST(VectorOps, CollectingLoopsMatchTheReference) {
           p1.ExpectEqual(p2);
           ASSERT_EQ(out1, out2);
 
-          p1.count = kScalarOps.collect(a.data(), n, bits, 4096,
-                                        p1.positions.data());
+          p1.count =
+              kScalarOps.collect(a.data(), n, bits, 4096, p1.positions.data());
           p2.count = ops->collect(a.data(), n, bits, 4096, p2.positions.data());
           p1.ExpectEqual(p2);
         }
@@ -245,8 +245,8 @@ TEST(VectorOps, WorkerStepGivesTheSameBytesOnAll) {
                            r = Make(fill, n, 3);
         std::vector<std::byte> out(compression.MaxBytes(n));
         Workspace workspace;
-        const auto emitted = WorkerStep(x, c, r, {0.2f, 0.2f}, compression,
-                                        workspace, out);
+        const auto emitted =
+            WorkerStep(x, c, r, {0.2f, 0.2f}, compression, workspace, out);
         UseOps(before);
         EXPECT_TRUE(emitted.ok());
         out.resize(emitted->bytes);

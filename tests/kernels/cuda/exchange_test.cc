@@ -154,8 +154,8 @@ TEST_P(CudaExchange, AggregatorMatchesTheCpu) {
 
     Bytes out(compression.MaxBytes(n));
     OnDevice<std::byte> device_out(out.size());
-    const auto expected = tensorlightning::MakeReply(centre, view, compression,
-                                                     workspace, out);
+    const auto expected =
+        tensorlightning::MakeReply(centre, view, compression, workspace, out);
     const auto got =
         MakeReply(device_centre.get(), device_view.get(), n, compression,
                   device_workspace, device_out.get(), nullptr);
@@ -204,8 +204,7 @@ TEST(CudaCode, WritesAndReadsEveryKindOfIndex) {
       [](size_t i) { return i == 30000 || i == 30001 || i == 34000; }};
   Workspace workspace;
   DeviceWorkspace device_workspace;
-  const Compression compression{SelectionRule::Threshold(0),
-                                ValueCode::kBits2};
+  const Compression compression{SelectionRule::Threshold(0), ValueCode::kBits2};
   for (size_t s = 0; s < shapes.size(); ++s) {
     emulator::Configure({.workers = 1, .seed = s});
     Vector values(n);
@@ -214,8 +213,8 @@ TEST(CudaCode, WritesAndReadsEveryKindOfIndex) {
     OnDevice<float> device_rest(values);
     Bytes out(compression.MaxBytes(n));
     OnDevice<std::byte> device_out(out.size());
-    const auto expected = tensorlightning::Compress(rest, {}, compression,
-                                                    workspace, out);
+    const auto expected =
+        tensorlightning::Compress(rest, {}, compression, workspace, out);
     const auto got = Compress(device_rest.get(), nullptr, n, compression,
                               device_workspace, device_out.get(), nullptr);
     ASSERT_TRUE(expected.ok() && got.ok());
@@ -241,8 +240,8 @@ TEST(CudaPrune, MatchesTheCpu) {
     OnDevice<uint32_t> indices(n);
     std::vector<uint32_t> expected_indices(n + 16);
     Vector expected_values(n + 16);
-    const auto expected = tensorlightning::Prune(r, g, 1.5f, expected_indices,
-                                                 expected_values);
+    const auto expected =
+        tensorlightning::Prune(r, g, 1.5f, expected_indices, expected_values);
     const auto got =
         Prune(device_r.get(), device_g.get(), n, 1.5f, device_workspace,
               indices.get(), values.get(), nullptr);
@@ -292,8 +291,8 @@ TEST(CudaErrors, TooLittleDeviceMemoryIsAnError) {
   emulator::Options options = before;
   options.memory_bytes = 1;
   emulator::Configure(options);
-  const auto emitted = Compress(r.get(), nullptr, n, compression, workspace,
-                                out.get(), nullptr);
+  const auto emitted =
+      Compress(r.get(), nullptr, n, compression, workspace, out.get(), nullptr);
   emulator::Configure(before);
   ASSERT_FALSE(emitted.ok());
   EXPECT_EQ(emitted.error().code, ErrorCode::kUnavailable);

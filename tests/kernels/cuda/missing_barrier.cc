@@ -17,8 +17,7 @@ int main() {
                                 ValueCode::kBits4};
   std::vector<std::byte> out(compression.MaxBytes(n));
   cuda::DeviceWorkspace workspace;
-  const auto emitted =
-      cuda::Compress(r.data(), nullptr, n, compression, workspace, out.data(),
-                     nullptr);
+  const auto emitted = cuda::Compress(r.data(), nullptr, n, compression,
+                                      workspace, out.data(), nullptr);
   return emitted.ok() ? 0 : 2;
 }
