@@ -72,7 +72,7 @@ void WriteBitmap(BitWriter& bits, Positions positions, uint32_t begin,
 
 void WriteSegment(BitWriter& bits, const Segment& segment, Positions positions,
                   uint32_t group_entries) {
-  const uint32_t chunks = static_cast<uint32_t>(ChunkCount(group_entries));
+  const auto chunks = static_cast<uint32_t>(ChunkCount(group_entries));
   const uint32_t begin = segment.first_chunk * kChunkEntries;
   const auto count = static_cast<uint32_t>(positions.size());
   bits.Write(segment.kind, kKindBits);

@@ -46,7 +46,7 @@ struct WorkerSource {
   Coefficients by;
 
   uint32_t Prepare(size_t begin, uint32_t n, uint32_t floor, uint16_t base,
-                   uint16_t* positions) {
+                   uint16_t* positions) const {
     return cpu::Ops().pull_and_book(x + begin, c + begin, r + begin, n, by.pull,
                                     by.push, floor, base, positions);
   }
@@ -57,11 +57,11 @@ struct WorkerSource {
   }
   const float* Values(size_t begin) const { return r + begin; }
   float Peek(size_t i) const { return r[i] + by.push * (x[i] - c[i]); }
-  void Sent(size_t i, float q) {
+  void Sent(size_t i, float q) const {
     r[i] -= q;
     c[i] += q;
   }
-  void Finish(size_t begin, uint32_t n) {
+  void Finish(size_t begin, uint32_t n) const {
     if (by.pull == 1.0f) std::copy_n(c + begin, n, x + begin);
   }
   Status Diagnose(size_t n) const {
@@ -77,7 +77,7 @@ struct ReplySource {
   size_t stride = 0;
 
   uint32_t Prepare(size_t begin, uint32_t n, uint32_t floor, uint16_t base,
-                   uint16_t* positions) {
+                   uint16_t* positions) const {
     return cpu::Ops().subtract(centre + begin, view + begin,
                                difference + begin * stride, n, floor, base,
                                positions);
@@ -90,8 +90,8 @@ struct ReplySource {
     return difference + begin * stride;
   }
   float Peek(size_t i) const { return centre[i] - view[i]; }
-  void Sent(size_t i, float q) { view[i] += q; }
-  void Finish(size_t, uint32_t) {}
+  void Sent(size_t i, float q) const { view[i] += q; }
+  void Finish(size_t, uint32_t) const {}
   Status Diagnose(size_t n) const {
     const Status state = CheckFinite({centre, n}, "the centre", kUsableBits);
     return state.ok() ? CheckFinite({view, n}, "the view", kUsableBits) : state;
@@ -103,7 +103,7 @@ struct ResidualSource {
   const float* g;  // May be null.
 
   uint32_t Prepare(size_t begin, uint32_t n, uint32_t floor, uint16_t base,
-                   uint16_t* positions) {
+                   uint16_t* positions) const {
     return g == nullptr
                ? cpu::Ops().collect(r + begin, n, floor, base, positions)
                : cpu::Ops().accumulate(r + begin, g + begin, n, floor, base,
@@ -115,8 +115,8 @@ struct ResidualSource {
   }
   const float* Values(size_t begin) const { return r + begin; }
   float Peek(size_t i) const { return g == nullptr ? r[i] : r[i] + g[i]; }
-  void Sent(size_t i, float q) { r[i] -= q; }
-  void Finish(size_t, uint32_t) {}
+  void Sent(size_t i, float q) const { r[i] -= q; }
+  void Finish(size_t, uint32_t) const {}
   Status Diagnose(size_t n) const {
     return CheckFinite({r, n}, "the residual");
   }
@@ -130,7 +130,7 @@ bool QuantiseChunk(Source& source, size_t begin, uint32_t chunk, uint32_t count,
                    ValueCode code, GroupEntries& group) {
   uint16_t* const positions = &group.positions[group.count];
   const float* const values = source.Values(begin);
-  const uint16_t base = static_cast<uint16_t>(chunk * kChunkEntries);
+  const auto base = static_cast<uint16_t>(chunk * kChunkEntries);
   uint32_t largest = 0;
   for (uint32_t i = 0; i < count; ++i) {
     largest = std::max(largest, MagnitudeBits(values[positions[i] - base]));
@@ -198,7 +198,7 @@ Result<Emitted> Emit(Source source, size_t entries,
     if (!finite) return;
     const auto chunk =
         static_cast<uint32_t>(begin / kChunkEntries % kGroupChunks);
-    const uint16_t base = static_cast<uint16_t>(chunk * kChunkEntries);
+    const auto base = static_cast<uint16_t>(chunk * kChunkEntries);
     uint16_t* const positions = &group.positions[group.count];
     group.chunk_begin[chunk] = group.count;
     const bool by_chunk = rule.kind == SelectionRule::Kind::kChunkTopK;

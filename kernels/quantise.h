@@ -91,7 +91,7 @@ constexpr Quantised QuantiseBfloat16(uint32_t bits) {
 // Signs are as good as random, so that a branch on one would be guessed wrong
 // every other time: they are moved as bits.
 constexpr Quantised QuantiseLevel(ValueCode code, float value, float step) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const auto bits = std::bit_cast<uint32_t>(value);
   const float ratio = std::bit_cast<float>(bits & kMagnitudeMask) / step;
   // Adding and removing 2^23 rounds to the nearest whole, ties to even.
   const float whole = (ratio + 8388608.0f) - 8388608.0f;

@@ -21,7 +21,7 @@
 #include "kernels/cpu/vector_ops.h"
 
 namespace tensorlightning::cpu {
-namespace {
+namespace {  // NOLINT(google-build-namespaces): see above.
 
 inline uint32_t Bits(float value) {
   uint32_t bits;

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
        i += stride) {
     if (MagnitudeBits(values[i]) < limit) continue;
     atomicAdd(&control->unusable[which], 1ull);
-    atomicMin(&control->first[which], static_cast<unsigned long long>(i));
+    atomicMin(&control->first[which], static_cast<Counter>(i));
   }
 }
 
@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t count = 0;
   for (uint32_t b = end - each; b < end; ++b) count += counts[b];
   uint32_t sum;
-  unsigned long long above = BlockScan(count, totals, &sum);
-  const unsigned long long rank = control->ties;
+  Counter above = BlockScan(count, totals, &sum);
+  const Counter rank = control->ties;
   __syncthreads();
   if (above < rank && rank <= above + count) {
     uint32_t bin = end - 1;
@@ -103,10 +103,10 @@ __global__ void __launch_bounds__(kThreads)
 
 // One block walks over all counts; they are few (a count per chunk or group).
 __global__ void __launch_bounds__(kThreads)
-    OffsetsKernel(const uint32_t* counts, size_t n, unsigned long long start,
-                  unsigned long long* offsets, Control* control) {
+    OffsetsKernel(const uint32_t* counts, size_t n, Counter start,
+                  Counter* offsets, Control* control) {
   __shared__ BlockTotals totals;
-  unsigned long long running = start;
+  Counter running = start;
   for (size_t begin = 0; begin < n; begin += kThreads) {
     const size_t i = begin + threadIdx.x;
     uint32_t sum;
@@ -166,8 +166,8 @@ Status CountTies(const float* values, size_t n, const Control* control,
                   "count ties");
 }
 
-Status MakeOffsets(const uint32_t* counts, size_t n, unsigned long long start,
-                   unsigned long long* offsets, Control* control,
+Status MakeOffsets(const uint32_t* counts, size_t n, Counter start,
+                   Counter* offsets, Control* control,
                    cudaStream_t stream) {
   return ToStatus(Launch(OffsetsKernel, 1, kThreads, stream, counts, n, start,
                          offsets, control),

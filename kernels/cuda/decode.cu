@@ -32,8 +32,8 @@ __device__ void AddEntries(const Group& group, const float* steps,
 // the groups before it keep.
 template <ValueCode kCode>
 __global__ void __launch_bounds__(kThreads, 2)
-    DecodeGroups(const std::byte* bytes, const unsigned long long* offsets,
-                 const unsigned long long* entries_before, size_t entries,
+    DecodeGroups(const std::byte* bytes, const Counter* offsets,
+                 const Counter* entries_before, size_t entries,
                  uint16_t* positions, Target to) {
   __shared__ SharedArray<float, kGroupChunks> steps;
   const size_t g = blockIdx.x;
@@ -72,8 +72,8 @@ cudaError_t LaunchDecode(const Message& message, DeviceWorkspace& workspace,
 
 // Copies the message and where its groups are to the device.
 Status Upload(const Message& message, DeviceWorkspace& workspace,
-              std::vector<unsigned long long>& offsets,
-              std::vector<unsigned long long>& entries_before,
+              std::vector<Counter>& offsets,
+              std::vector<Counter>& entries_before,
               cudaStream_t stream) {
   const size_t groups = GroupCount(message.entries());
   const std::byte* const begin = message.bytes().data();
@@ -81,16 +81,16 @@ Status Upload(const Message& message, DeviceWorkspace& workspace,
   const std::byte* at = begin + kCodeHeaderBytes;
   offsets.resize(groups + 1);
   entries_before.resize(groups + 1);
-  unsigned long long kept = 0;
+  Counter kept = 0;
   for (size_t g = 0; g < groups; ++g) {
-    offsets[g] = static_cast<unsigned long long>(at - begin);
+    offsets[g] = static_cast<Counter>(at - begin);
     entries_before[g] = kept;
     Group group;
     at = ReadGroup(at, end, SpanOf(message.entries(), g, kGroupEntries),
                    message.value_code(), &group);
     kept += group.count;
   }
-  offsets[groups] = static_cast<unsigned long long>(at - begin);
+  offsets[groups] = static_cast<Counter>(at - begin);
 
   Status status = workspace.message.Reserve(message.bytes().size());
   if (status.ok()) status = workspace.message_offsets.Reserve(groups + 1);
@@ -103,7 +103,7 @@ Status Upload(const Message& message, DeviceWorkspace& workspace,
         cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
         "copy of the message");
   };
-  const size_t table_bytes = (groups + 1) * sizeof(unsigned long long);
+  const size_t table_bytes = (groups + 1) * sizeof(Counter);
   copy(workspace.message.get(), begin, message.bytes().size());
   copy(workspace.message_offsets.get(), offsets.data(), table_bytes);
   copy(workspace.message_entries.get(), entries_before.data(), table_bytes);
@@ -113,8 +113,8 @@ Status Upload(const Message& message, DeviceWorkspace& workspace,
 Status Decode(const Message& message, Target to, DeviceWorkspace& workspace,
               cudaStream_t stream) {
   if (message.kept() == 0) return Done{};
-  std::vector<unsigned long long> offsets;
-  std::vector<unsigned long long> entries_before;
+  std::vector<Counter> offsets;
+  std::vector<Counter> entries_before;
   Status status = Upload(message, workspace, offsets, entries_before, stream);
   if (!status.ok()) return status;
   cudaError_t code = cudaSuccess;

@@ -322,7 +322,7 @@ __device__ void WriteFront(std::byte* out, const GroupView& view,
 
 __global__ void __launch_bounds__(kThreads)
     WriteGroups(KeptChunks kept, size_t entries, ValueCode code,
-                const GroupPlan* plans, const unsigned long long* offsets,
+                const GroupPlan* plans, const Counter* offsets,
                 const Control* control, std::byte* code_bytes) {
   __shared__ WriteScratch scratch;
   if (control->unusable[0] + control->unusable[1] + control->unusable[2] != 0) {
@@ -368,7 +368,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    FlattenChunks(KeptChunks kept, const unsigned long long* offsets,
+    FlattenChunks(KeptChunks kept, const Counter* offsets,
                   const Control* control, uint32_t* indices, float* values) {
   if (control->unusable[0] + control->unusable[1] + control->unusable[2] != 0) {
     return;

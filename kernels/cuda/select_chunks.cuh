@@ -39,7 +39,7 @@ struct SelectScratch {
 
 struct ChunkCut {
   uint32_t magnitude;
-  unsigned long long ties;
+  Counter ties;
 };
 
 // The cut that keeps exactly k of the chunk: a radix select, 8 bits a round.
@@ -82,7 +82,7 @@ struct SelectArguments {
   uint32_t k_last;  // of the last. 0: the cut is in the control block.
   bool keep_zeros;  // Selection alone keeps exactly k, zeros or not.
   const Control* control;
-  const unsigned long long* ties_before;  // Per chunk; null: none.
+  const Counter* ties_before;  // Per chunk; null: none.
   uint32_t slots;
   uint16_t* positions;
   uint32_t* symbols;
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     equal += MagnitudeBits(scratch.values[e]) == cut.magnitude;
   }
   uint32_t sum;
-  unsigned long long tie = BlockScan(equal, scratch.totals, &sum);
+  Counter tie = BlockScan(equal, scratch.totals, &sum);
   if (to.ties_before != nullptr) tie += to.ties_before[chunk];
 
   uint32_t selected = 0;  // A bit for each of this thread's entries.

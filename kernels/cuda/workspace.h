@@ -19,19 +19,22 @@ namespace tensorlightning::cuda {
 inline constexpr uint32_t kMaxInputs = 3;
 inline constexpr uint32_t kBins = 2048;
 
+// The type of CUDA's 64-bit atomics.
+using Counter = unsigned long long;  // NOLINT(google-runtime-int)
+
 struct Control {
   // Per input: how many values are NaN, Inf or huge, and where the first is.
-  unsigned long long unusable[kMaxInputs];
-  unsigned long long first[kMaxInputs];
+  Counter unusable[kMaxInputs];
+  Counter first[kMaxInputs];
 
   // The cut: all magnitudes above are kept, and `ties` of those equal to it.
   // While it is being found, the bits known so far and the rank left.
   uint32_t magnitude;
   uint32_t known_bits;
-  unsigned long long ties;
+  Counter ties;
 
-  unsigned long long total;  // Of the last offsets made.
-  unsigned long long kept;
+  Counter total;  // Of the last offsets made.
+  Counter kept;
 };
 
 struct DeviceWorkspace {
@@ -43,12 +46,12 @@ struct DeviceWorkspace {
   DeviceBuffer<uint32_t> counts;
   DeviceBuffer<uint16_t> scales;
   DeviceBuffer<uint32_t> ties;
-  DeviceBuffer<unsigned long long> chunk_offsets;
+  DeviceBuffer<Counter> chunk_offsets;
 
   // Per group.
   DeviceBuffer<GroupPlan> plans;
   DeviceBuffer<uint32_t> group_bytes;
-  DeviceBuffer<unsigned long long> group_offsets;
+  DeviceBuffer<Counter> group_offsets;
 
   // Global top-k and sampling.
   DeviceBuffer<float> dense;
@@ -58,8 +61,8 @@ struct DeviceWorkspace {
   // A message to be decoded: its bytes, where its groups begin, and its
   // positions once they are known.
   DeviceBuffer<std::byte> message;
-  DeviceBuffer<unsigned long long> message_offsets;
-  DeviceBuffer<unsigned long long> message_entries;
+  DeviceBuffer<Counter> message_offsets;
+  DeviceBuffer<Counter> message_entries;
   DeviceBuffer<uint16_t> message_positions;
 };
 

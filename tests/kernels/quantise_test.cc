@@ -52,7 +52,7 @@ TEST(Quantise, LeavesTheRoundingErrorToTheBit) {
 TEST(Quantise, LeavesTheRoundingErrorToTheBitForAnyTwoFloats) {
   Random random(11);
   for (int i = 0; i < 2000000; ++i) {
-    const float largest =
+    const auto largest =
         std::bit_cast<float>(static_cast<uint32_t>(random()) & 0x7f7fffffu);
     const float value =
         static_cast<float>(random() % 2000001) * 1e-6f * largest - largest;

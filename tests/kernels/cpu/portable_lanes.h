@@ -9,7 +9,7 @@
 #include "kernels/cpu/vector_loops.h"
 
 namespace tensorlightning::cpu {
-namespace {
+namespace {  // NOLINT(google-build-namespaces): as in vector_loops.h.
 
 struct Portable {
   static constexpr uint32_t kLanes = 16;

@@ -62,7 +62,7 @@ struct Guarded {
   Guarded(Fill fill, uint32_t n, size_t offset, uint64_t seed)
       : values(offset + n + 1, kSentinel), at(offset) {
     const auto made = Make(fill, n, seed);
-    std::copy(made.begin(), made.end(), values.begin() + offset);
+    std::copy(made.begin(), made.end(), values.data() + offset);
   }
   float* data() { return values.data() + at; }
   bool operator==(const Guarded& other) const {
