@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <numeric>
 #include <random>
 #include <string>
@@ -89,8 +88,11 @@ inline std::vector<float> Make(Fill fill, size_t n, uint64_t seed) {
 
 // The bits, so that comparisons see -0 and don't trip over NaN.
 inline std::vector<uint32_t> BitsOf(const std::vector<float>& values) {
-  std::vector<uint32_t> bits(values.size());
-  std::memcpy(bits.data(), values.data(), values.size() * sizeof(float));
+  std::vector<uint32_t> bits;
+  bits.reserve(values.size());
+  for (const float value : values) {
+    bits.push_back(std::bit_cast<uint32_t>(value));
+  }
   return bits;
 }
 
