@@ -52,8 +52,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                 static_cast<ValueCode>(data[2] % kValueCodes)};
   const std::span<const uint8_t> pattern(data + kFront, size - kFront);
   const size_t own = pattern.size() / sizeof(float);
-  const std::vector<float> before =
-      Floats(pattern, own + data[3] * size_t{300});
+  // Mostly one chunk, some two, and now and then a second group.
+  const size_t more = data[3] < 250 ? data[3] * size_t{20} : size_t{66000};
+  const std::vector<float> before = Floats(pattern, own + more);
   std::vector<float> r = before;
   static Workspace workspace;
   std::vector<std::byte> out(compression.MaxBytes(r.size()));
