@@ -39,4 +39,4 @@ fuzz: setup ## fuzz each decoder from its kept corpus for FUZZ_SECONDS (20)
 
 clean: ## remove what was built in this clone; caches shared by clones stay
 	@if command -v bazel >/dev/null; then bazel clean; fi
-	@rm -rf .bazel .venv bench/out compile_commands.json user.bazelrc
+	@rm -rf .bazel .venv bench/out examples/*/out compile_commands.json user.bazelrc

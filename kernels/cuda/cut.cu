@@ -167,8 +167,7 @@ Status CountTies(const float* values, size_t n, const Control* control,
 }
 
 Status MakeOffsets(const uint32_t* counts, size_t n, Counter start,
-                   Counter* offsets, Control* control,
-                   cudaStream_t stream) {
+                   Counter* offsets, Control* control, cudaStream_t stream) {
   return ToStatus(Launch(OffsetsKernel, 1, kThreads, stream, counts, n, start,
                          offsets, control),
                   "offsets");

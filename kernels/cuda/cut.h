@@ -32,8 +32,7 @@ Status CountTies(const float* values, size_t n, const Control* control,
 // offsets[i] = start + the sum of counts before i, for i in [0, n];
 // control->total = offsets[n].
 Status MakeOffsets(const uint32_t* counts, size_t n, Counter start,
-                   Counter* offsets, Control* control,
-                   cudaStream_t stream);
+                   Counter* offsets, Control* control, cudaStream_t stream);
 
 }  // namespace tensorlightning::cuda
 

@@ -73,8 +73,7 @@ cudaError_t LaunchDecode(const Message& message, DeviceWorkspace& workspace,
 // Copies the message and where its groups are to the device.
 Status Upload(const Message& message, DeviceWorkspace& workspace,
               std::vector<Counter>& offsets,
-              std::vector<Counter>& entries_before,
-              cudaStream_t stream) {
+              std::vector<Counter>& entries_before, cudaStream_t stream) {
   const size_t groups = GroupCount(message.entries());
   const std::byte* const begin = message.bytes().data();
   const std::byte* const end = begin + message.bytes().size();
