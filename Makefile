@@ -1,6 +1,8 @@
 # The thin face of the build: what a person types. The work is in Bazel and tools/.
 PYTHON := .venv/bin/python
 FUZZ_SECONDS ?= 20
+# Where optimised programs are. Not .bazel/bin: that follows whatever was built last.
+OPT_BIN = "$$(bazel info -c opt bazel-bin 2>/dev/null)"
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test bench-kernels format lint asan tsan fuzz clean
@@ -13,14 +15,14 @@ setup: ## install what is missing: Debian packages, the venv, Bazel's disk cache
 
 demo: setup ## prune and encode a real array: a table and a plot
 	@bazel build -c opt //examples/prune_and_encode
-	@$(PYTHON) examples/prune_and_encode/demo.py
+	@$(PYTHON) examples/prune_and_encode/demo.py --binary $(OPT_BIN)/examples/prune_and_encode/prune_and_encode
 
 test: setup ## run everything that must hold; ends with "N passed, N failed"
 	@$(PYTHON) tools/test.py
 
 bench-kernels: setup ## measure the kernels against the roof of the memory
 	@bazel build -c opt //bench:kernels
-	@$(PYTHON) bench/kernels.py
+	@$(PYTHON) bench/kernels.py --binary $(OPT_BIN)/bench/kernels
 
 format: setup ## rewrite C++, CUDA and Python sources in the house style
 	@$(PYTHON) tools/lint.py --fix

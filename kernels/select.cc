@@ -54,44 +54,80 @@ Cut RadixCut(size_t n, size_t k, MagnitudeAt magnitude_at,
           k - high.above - low.above};
 }
 
+void ReserveIndices(size_t room, Workspace& workspace) {
+  if (workspace.indices.size() >= room) return;
+  workspace.indices.resize(room);
+  workspace.candidates.resize(room);
+}
+
+// Entries of the workspace that may be among the k largest.
+struct Candidates {
+  size_t count = 0;      // 0: the sample did not help.
+  uint32_t certain = 0;  // From this magnitude on, they are, most likely.
+};
+
 // Gathers into the workspace the entries from a sampled floor on, a little
-// more than k of them if the sample is worth anything. Their number, or 0 when
-// they turned out fewer than k or too many for the room.
-size_t CollectCandidates(std::span<const float> values, size_t k,
-                         Workspace& workspace) {
+// more than k of them if the sample is worth anything; none when they turned
+// out fewer than k or too many for the room.
+Candidates CollectCandidates(std::span<const float> values, size_t k,
+                             Workspace& workspace) {
   const size_t n = values.size();
-  if (n < 4 * kSamples) return 0;
-  // Four standard deviations more than the sample's share of k.
+  if (n < 4 * kSamples) return {};
+  // Four standard deviations more, or less, than the sample's share of k.
   const double expected = static_cast<double>(k) / static_cast<double>(n) *
                           static_cast<double>(kSamples);
-  const double rank = expected + 4 * std::sqrt(expected) + 8;
-  const double density = rank / static_cast<double>(kSamples);
-  if (density > 0.5) return 0;
+  const double margin = 4 * std::sqrt(expected) + 8;
+  const double density = (expected + margin) / static_cast<double>(kSamples);
+  if (density > 0.5) return {};
   const uint32_t floor = SampleFloor(
       n, density, 0, [&](size_t i) { return values[i]; }, workspace);
+  Candidates candidates{0, kMagnitudeMask};
+  if (expected > margin + 1) {
+    // The samples are in order about the floor's rank: look among the larger.
+    uint32_t* const samples = workspace.samples.data();
+    uint32_t* const rank = samples + static_cast<size_t>(expected - margin);
+    std::nth_element(samples, rank, samples + KeptOf(density, kSamples),
+                     std::greater<>());
+    candidates.certain = *rank;
+  }
 
   const size_t room =
       static_cast<size_t>(1.25 * density * static_cast<double>(n)) +
       2 * kBlockEntries;
-  if (workspace.indices.size() < room + cpu::kVectorSlack) {
-    workspace.indices.resize(room + cpu::kVectorSlack);
-    workspace.candidates.resize(room + cpu::kVectorSlack);
-  }
+  ReserveIndices(room + cpu::kVectorSlack, workspace);
   size_t count = 0;
   for (size_t i = 0; i < n; i += kBlockEntries) {
-    if (room - count < kBlockEntries) return 0;
+    if (room - count < kBlockEntries) return {};
     count += cpu::Ops().collect_wide(&values[i], std::min(kBlockEntries, n - i),
                                      floor, static_cast<uint32_t>(i),
                                      &workspace.indices[count],
                                      &workspace.candidates[count]);
   }
-  return count < k ? 0 : count;
+  if (count >= k) candidates.count = count;
+  return candidates;
 }
 
-Cut CutOf(size_t candidates, size_t k, Workspace& workspace) {
+// The exact cut, for which only the uncertain ones need be looked at closely.
+Cut CutOf(const Candidates& candidates, size_t k, Workspace& workspace) {
+  // As long as the candidates may ever be, so that it grows but once.
+  if (workspace.uncertain.size() < workspace.candidates.size()) {
+    workspace.uncertain.resize(workspace.candidates.size());
+  }
   const uint32_t* const magnitudes = workspace.candidates.data();
+  uint32_t* const uncertain = workspace.uncertain.data();
+  size_t count = 0;
+  for (size_t i = 0; i < candidates.count; ++i) {
+    uncertain[count] = magnitudes[i];
+    count += magnitudes[i] < candidates.certain;
+  }
+  const size_t certain = candidates.count - count;
+  if (certain < k) {
+    return RadixCut(
+        count, k - certain, [=](size_t i) { return uncertain[i]; },
+        workspace.radix_bins);
+  }
   return RadixCut(
-      candidates, k, [=](size_t i) { return magnitudes[i]; },
+      candidates.count, k, [=](size_t i) { return magnitudes[i]; },
       workspace.radix_bins);
 }
 
@@ -101,38 +137,42 @@ Cut CutOf(std::span<const float> values, size_t k, Workspace& workspace) {
       workspace.radix_bins);
 }
 
-// All candidates, cut down, as indices in workspace.indices.
-size_t FilterCandidates(size_t candidates, Cut cut, Workspace& workspace) {
-  size_t kept = 0;
+// How many indices were written to the workspace, and the largest magnitude
+// among them. NaN and Inf are larger than all else, so that every rule selects
+// some of them if there are any: the largest tells whether all is finite.
+struct Selected {
+  size_t count = 0;
+  uint32_t largest = 0;
+};
+
+// The candidates in the workspace, cut down.
+Selected FilterCandidates(size_t candidates, Cut cut, Workspace& workspace) {
+  Selected selected;
   for (size_t i = 0; i < candidates; ++i) {
     const uint32_t magnitude = workspace.candidates[i];
-    workspace.indices[kept] = workspace.indices[i];
-    if (magnitude > cut.magnitude) {
-      kept++;
-    } else if (magnitude == cut.magnitude && cut.ties > 0) {
-      cut.ties--;
-      kept++;
-    }
+    const bool tie = magnitude == cut.magnitude && cut.ties > 0;
+    workspace.indices[selected.count] = workspace.indices[i];
+    cut.ties -= tie;
+    selected.count += magnitude > cut.magnitude || tie;
+    selected.largest = std::max(selected.largest, magnitude);
   }
-  return kept;
+  return selected;
 }
 
-size_t SelectGlobal(std::span<const float> values, size_t k,
-                    Workspace& workspace) {
-  size_t candidates = CollectCandidates(values, k, workspace);
+Selected SelectGlobal(std::span<const float> values, size_t k,
+                      Workspace& workspace) {
+  Candidates candidates = CollectCandidates(values, k, workspace);
   Cut cut{};
-  if (candidates > 0) {
+  if (candidates.count > 0) {
     cut = CutOf(candidates, k, workspace);
   } else {
     cut = CutOf(values, k, workspace);
-    const size_t room = values.size() + cpu::kVectorSlack;
-    workspace.indices.resize(std::max(workspace.indices.size(), room));
-    workspace.candidates.resize(std::max(workspace.candidates.size(), room));
-    candidates = cpu::Ops().collect_wide(
+    ReserveIndices(values.size() + cpu::kVectorSlack, workspace);
+    candidates.count = cpu::Ops().collect_wide(
         values.data(), values.size(), cut.magnitude, 0,
         workspace.indices.data(), workspace.candidates.data());
   }
-  return FilterCandidates(candidates, cut, workspace);
+  return FilterCandidates(candidates.count, cut, workspace);
 }
 
 // A floor that at least k of the values reach, from their exponents alone.
@@ -149,6 +189,39 @@ uint32_t ExponentFloor(const float* values, uint32_t n, uint32_t k) {
     if (above >= k || exponent == 0) break;
   }
   return exponent << 23;
+}
+
+Selected SelectByChunk(std::span<const float> values, double density,
+                       Workspace& workspace) {
+  const size_t n = values.size();
+  ReserveIndices(SelectionRule::ChunkTopK(density).MaxKept(n), workspace);
+  ChunkTopK top(density, workspace);
+  uint16_t* const positions = workspace.group->positions.data();
+  Selected selected;
+  for (size_t begin = 0; begin < n; begin += kChunkEntries) {
+    const auto entries =
+        static_cast<uint32_t>(std::min<size_t>(kChunkEntries, n - begin));
+    const float* const chunk = &values[begin];
+    uint32_t count =
+        cpu::Ops().collect(chunk, entries, top.floor(), 0, positions);
+    count = top.Narrow(chunk, entries, 0, positions, count);
+    for (uint32_t i = 0; i < count; ++i) {
+      workspace.indices[selected.count++] =
+          static_cast<uint32_t>(begin) + positions[i];
+      selected.largest =
+          std::max(selected.largest, MagnitudeBits(chunk[positions[i]]));
+    }
+  }
+  return selected;
+}
+
+Selected SelectReaching(uint32_t floor, std::span<const float> values,
+                        Workspace& workspace) {
+  ReserveIndices(values.size() + cpu::kVectorSlack, workspace);
+  const size_t count = cpu::Ops().collect_wide(
+      values.data(), values.size(), floor, 0, workspace.indices.data(),
+      workspace.candidates.data());
+  return FilterCandidates(count, {0, UINT64_MAX}, workspace);
 }
 
 }  // namespace
@@ -194,9 +267,9 @@ size_t SelectionRule::MaxKept(size_t n) const {
 
 Cut FindGlobalCut(std::span<const float> values, size_t k,
                   Workspace& workspace) {
-  const size_t candidates = CollectCandidates(values, k, workspace);
-  return candidates > 0 ? CutOf(candidates, k, workspace)
-                        : CutOf(values, k, workspace);
+  const Candidates candidates = CollectCandidates(values, k, workspace);
+  return candidates.count > 0 ? CutOf(candidates, k, workspace)
+                              : CutOf(values, k, workspace);
 }
 
 uint32_t ChunkTopK::Narrow(const float* values, uint32_t n, uint16_t base,
@@ -267,47 +340,32 @@ Result<std::span<const uint32_t>> Select(std::span<const float> values,
                                          const SelectionRule& rule,
                                          Workspace& workspace) {
   if (const Status status = rule.Check(); !status.ok()) return status.error();
-  if (const Status status = CheckFinite(values, "the input"); !status.ok()) {
-    return status.error();
-  }
   const ScopedFloatMode mode;
-  const size_t n = values.size();
-  if (n == 0) return std::span<const uint32_t>();
-  size_t kept = 0;
-  if (rule.kind == SelectionRule::Kind::kGlobalTopK) {
-    kept = SelectGlobal(values, KeptOf(rule.amount, n), workspace);
-    return std::span<const uint32_t>(workspace.indices).first(kept);
-  }
-
-  const size_t room = rule.MaxKept(n) + kChunkEntries + cpu::kVectorSlack;
-  workspace.indices.resize(std::max(workspace.indices.size(), room));
-  if (rule.kind == SelectionRule::Kind::kChunkTopK) {
-    ChunkTopK top(rule.amount, workspace);
-    uint16_t* const positions = workspace.group->positions.data();
-    for (size_t begin = 0; begin < n; begin += kChunkEntries) {
-      const auto entries =
-          static_cast<uint32_t>(std::min<size_t>(kChunkEntries, n - begin));
-      const float* const chunk = &values[begin];
-      uint32_t count =
-          cpu::Ops().collect(chunk, entries, top.floor(), 0, positions);
-      count = top.Narrow(chunk, entries, 0, positions, count);
-      for (uint32_t i = 0; i < count; ++i) {
-        workspace.indices[kept++] = static_cast<uint32_t>(begin) + positions[i];
-      }
+  if (values.empty()) return std::span<const uint32_t>();
+  Selected selected;
+  switch (rule.kind) {
+    case SelectionRule::Kind::kGlobalTopK:
+      selected =
+          SelectGlobal(values, KeptOf(rule.amount, values.size()), workspace);
+      break;
+    case SelectionRule::Kind::kChunkTopK:
+      selected = SelectByChunk(values, rule.amount, workspace);
+      break;
+    case SelectionRule::Kind::kThreshold:
+      selected = SelectReaching(ThresholdFloor(rule.amount), values, workspace);
+      break;
+    case SelectionRule::Kind::kSampledThreshold: {
+      const uint32_t floor = SampleFloor(
+          values.size(), rule.amount, rule.seed,
+          [&](size_t i) { return values[i]; }, workspace);
+      selected = SelectReaching(floor, values, workspace);
+      break;
     }
-  } else {
-    const uint32_t floor =
-        rule.kind == SelectionRule::Kind::kThreshold
-            ? ThresholdFloor(rule.amount)
-            : SampleFloor(
-                  n, rule.amount, rule.seed,
-                  [&](size_t i) { return values[i]; }, workspace);
-    workspace.candidates.resize(std::max(workspace.candidates.size(), room));
-    kept = cpu::Ops().collect_wide(values.data(), n, floor, 0,
-                                   workspace.indices.data(),
-                                   workspace.candidates.data());
   }
-  return std::span<const uint32_t>(workspace.indices).first(kept);
+  if (selected.largest >= kInfinityBits) {
+    return CheckFinite(values, "the input").error();
+  }
+  return std::span<const uint32_t>(workspace.indices).first(selected.count);
 }
 
 }  // namespace tensorlightning

@@ -27,6 +27,7 @@ struct Workspace {
   std::vector<uint32_t> samples;     // Sampled thresholds.
   std::vector<uint32_t> indices;     // Candidates of a whole vector, and
   std::vector<uint32_t> candidates;  // their magnitudes.
+  std::vector<uint32_t> uncertain;   // Those near the cut.
   std::vector<uint32_t> radix_bins;
 };
 

@@ -190,10 +190,9 @@ struct Loops {
     size_t kept = 0;
     size_t i = 0;
     for (; i + kLanes <= n; i += kLanes) {
+      Ahead(values + i);
       const auto v = V::Load(values + i);
       const uint32_t mask = V::Mask(V::AtLeast(v, floor));
-      // Most vectors hold nothing to keep, and the branch is foreseen.
-      if (mask == 0) continue;
       V::StoreIndices(indices + kept, base + static_cast<uint32_t>(i), mask);
       V::StoreMagnitudes(magnitudes + kept, v, mask);
       kept += static_cast<size_t>(__builtin_popcount(mask));
@@ -211,6 +210,8 @@ struct Loops {
     size_t kept = 0;
     size_t i = 0;
     for (; i + kLanes <= n; i += kLanes) {
+      Ahead(r + i);
+      Ahead(g + i);
       const auto sum = V::Add(V::Load(r + i), V::Load(g + i));
       const auto out = V::AtLeast(sum, floor);
       const uint32_t mask = V::Mask(out);
