@@ -127,9 +127,7 @@ __global__ void __launch_bounds__(kThreads)
                const Control* control, GroupPlan* plans,
                uint32_t* group_bytes) {
   __shared__ PlanScratch scratch;
-  if (control->unusable[0] + control->unusable[1] + control->unusable[2] != 0) {
-    return;
-  }
+  if (IsUnusable(control)) return;
   GroupView view(kept, entries, blockIdx.x, scratch.begins);
   view.Load();
   for (uint32_t j = threadIdx.x / kWarpThreads; j < view.chunks();
@@ -325,9 +323,7 @@ __global__ void __launch_bounds__(kThreads)
                 const GroupPlan* plans, const Counter* offsets,
                 const Control* control, std::byte* code_bytes) {
   __shared__ WriteScratch scratch;
-  if (control->unusable[0] + control->unusable[1] + control->unusable[2] != 0) {
-    return;
-  }
+  if (IsUnusable(control)) return;
   GroupView view(kept, entries, blockIdx.x, scratch.begins);
   view.Load();
   std::byte* const out = code_bytes + offsets[blockIdx.x];
@@ -370,9 +366,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     FlattenChunks(KeptChunks kept, const Counter* offsets,
                   const Control* control, uint32_t* indices, float* values) {
-  if (control->unusable[0] + control->unusable[1] + control->unusable[2] != 0) {
-    return;
-  }
+  if (IsUnusable(control)) return;
   const size_t chunk = blockIdx.x;
   const size_t slot = chunk * kept.slots;
   const uint32_t group_begin =

@@ -90,13 +90,6 @@ struct SelectArguments {
   uint16_t* scales;
 };
 
-__device__ inline bool IsUnusable(const Control* control) {
-  for (uint32_t i = 0; i < kMaxInputs; ++i) {
-    if (control->unusable[i] != 0) return true;
-  }
-  return false;
-}
-
 // kPrepared: the values were brought up to date by a kernel before. Four blocks
 // to a multiprocessor leave 64 registers to a thread, so that none is spilled
 // for the sake of an occupancy that shared memory does not allow anyway.

@@ -13,6 +13,7 @@
 
 #include "kernels/code_format.h"
 #include "kernels/cuda/buffer.h"
+#include "kernels/host_device.h"
 
 namespace tensorlightning::cuda {
 
@@ -36,6 +37,14 @@ struct Control {
   Counter total;  // Of the last offsets made.
   Counter kept;
 };
+
+// Whether some input was refused: nothing may be written then.
+TL_HOST_DEVICE inline bool IsUnusable(const Control* control) {
+  for (const Counter count : control->unusable) {
+    if (count != 0) return true;
+  }
+  return false;
+}
 
 struct DeviceWorkspace {
   DeviceBuffer<Control> control;
