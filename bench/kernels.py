@@ -113,9 +113,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--json",
         type=Path,
-        default=machine.ROOT / "bench/out/kernels.json",
         metavar="PATH",
-        help="where to write the results (bench/out/kernels.json)",
+        help="where to write the results (bench/out/kernels.json; kernels-quick.json if --quick)",
     )
     parser.add_argument(
         "--binary",
@@ -127,6 +126,8 @@ def parse_arguments() -> argparse.Namespace:
     options = parser.parse_args()
     options.entries = options.entries or (1_000_000 if options.quick else ENTRIES)
     options.rounds = options.rounds or (2 if options.quick else 7)
+    name = "kernels-quick.json" if options.quick else "kernels.json"
+    options.json = options.json or machine.ROOT / "bench/out" / name
     # Bazel moves the link when something else is built meanwhile.
     options.binary = options.binary.resolve()
     return options
@@ -153,4 +154,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("bench/kernels.py: interrupted")

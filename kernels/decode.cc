@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -113,14 +114,14 @@ bool IsValid(const Group& group, ValueCode code) {
   return seen == group.mask;
 }
 
-// Whether some value of the group might not be finite.
-bool MayOverflow(const Group& group, ValueCode code) {
+// Whether some value of the group may be 2^100 or more, Inf or NaN.
+bool MayBeHuge(const Group& group, ValueCode code) {
   if (HasScale(code)) {
     const auto levels = static_cast<float>(LevelsOf(code));
     const int scales = std::popcount(group.mask);
     for (int i = 0; i < scales; ++i) {
       const float step = FromUpperHalf(Load16(group.scales + 2 * i));
-      if (MagnitudeBits(levels * step) >= kInfinityBits) return true;
+      if (MagnitudeBits(levels * step) >= kUsableBits) return true;
     }
     return false;
   }
@@ -128,9 +129,17 @@ bool MayOverflow(const Group& group, ValueCode code) {
   for (uint32_t i = 0; i < group.count; ++i) {
     const std::byte* at = group.values + size_t{i} * stride;
     const uint32_t bits = stride == 4 ? Load32(at) : uint32_t{Load16(at)} << 16;
-    if ((bits & kInfinityBits) == kInfinityBits) return true;
+    if ((bits & kMagnitudeMask) >= kUsableBits) return true;
   }
   return false;
+}
+
+// A caller's mistake that must not become a write to somebody else's memory.
+void RequireSize(bool fits) {
+  if (fits) return;
+  std::fputs("tensorlightning: a message was decoded into vectors of another "
+             "size\n", stderr);
+  std::abort();
 }
 
 Error Corrupt(const std::string& what) {
@@ -161,7 +170,7 @@ Result<Message> Message::Parse(std::span<const std::byte> bytes,
   const std::byte* at = bytes.data() + kCodeHeaderBytes;
   const std::byte* const end = bytes.data() + bytes.size();
   uint64_t seen = 0;
-  bool suspicious = false;
+  bool huge = false;
   const size_t groups = GroupCount(entries);
   for (size_t g = 0; g < groups; ++g) {
     Group group;
@@ -170,7 +179,7 @@ Result<Message> Message::Parse(std::span<const std::byte> bytes,
       return Corrupt("group " + std::to_string(g) + " of " +
                      std::to_string(groups) + " is damaged");
     }
-    suspicious |= group.count > 0 && MayOverflow(group, code);
+    huge |= group.count > 0 && MayBeHuge(group, code);
     seen += group.count;
   }
   if (at != end) {
@@ -180,8 +189,8 @@ Result<Message> Message::Parse(std::span<const std::byte> bytes,
     return Corrupt("its header says " + std::to_string(kept) +
                    " entries are kept, its groups " + std::to_string(seen));
   }
-  const Message message(bytes, entries, kept, code);
-  if (suspicious) {
+  const Message message(bytes, entries, kept, code, huge);
+  if (huge) {
     size_t count = 0;
     size_t first = 0;
     VisitEntries(message, [&](size_t index, float value) {
@@ -194,7 +203,7 @@ Result<Message> Message::Parse(std::span<const std::byte> bytes,
 }
 
 void DecodeAdd(const Message& message, std::span<float> y, float scale) {
-  assert(y.size() == message.entries());
+  RequireSize(y.size() == message.entries());
   const ScopedFloatMode mode;
   float* const out = y.data();
   if (scale == 1.0f) {
@@ -212,7 +221,7 @@ void DecodeAdd(const Message& message, std::span<float> y, float scale) {
 
 void DecodeAddBoth(const Message& message, std::span<float> a,
                    std::span<float> b) {
-  assert(a.size() == message.entries() && b.size() == message.entries());
+  RequireSize(a.size() == message.entries() && b.size() == message.entries());
   const ScopedFloatMode mode;
   float* const first = a.data();
   float* const second = b.data();
@@ -230,7 +239,8 @@ void DecodeAddBoth(const Message& message, std::span<float> a,
 
 void DecodeEntries(const Message& message, std::span<uint32_t> indices,
                    std::span<float> values) {
-  assert(indices.size() >= message.kept() && values.size() >= message.kept());
+  RequireSize(indices.size() >= message.kept() &&
+              values.size() >= message.kept());
   uint32_t* index_out = indices.data();
   float* value_out = values.data();
   VisitEntries(message, [&](size_t index, float value) {

@@ -31,21 +31,29 @@ class Message {
   size_t entries() const { return entries_; }
   size_t kept() const { return kept_; }
   ValueCode value_code() const { return code_; }
+  // Whether some value may be 2^100 or more: lossless, but nothing to be added
+  // to a centre or a view.
+  bool huge() const { return huge_; }
   std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
   Message(std::span<const std::byte> bytes, size_t entries, size_t kept,
-          ValueCode code)
-      : bytes_(bytes), entries_(entries), kept_(kept), code_(code) {}
+          ValueCode code, bool huge)
+      : bytes_(bytes),
+        entries_(entries),
+        kept_(kept),
+        code_(code),
+        huge_(huge) {}
 
   std::span<const std::byte> bytes_;
   size_t entries_;
   size_t kept_;
   ValueCode code_;
+  bool huge_;
 };
 
 // y[i] += scale * value of i, for every entry i that the message keeps.
-// y.size() must be message.entries().
+// y.size() must be message.entries(); another size ends the program.
 void DecodeAdd(const Message& message, std::span<float> y, float scale);
 
 // The same into two vectors at once, unscaled: an aggregator's centre and its

@@ -266,6 +266,11 @@ Status Compression::Check(size_t n) const {
                      std::to_string(kMaxEntries) +
                      " of one message: cut the vector into shards"};
   }
+  if (static_cast<int>(values) >= kValueCodes) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "there is no value code " + std::to_string(static_cast<int>(values))};
+  }
   return rule.Check();
 }
 
@@ -295,8 +300,16 @@ Status ApplyPush(const Message& push, std::span<float> centre,
   if (centre.size() != view.size()) {
     return SizeMismatch("centre and view", centre.size(), view.size());
   }
-  DecodeAddBoth(push, centre, view);
-  return Done{};
+  Status status = CheckNotHuge(push, "the push");
+  if (status.ok()) DecodeAddBoth(push, centre, view);
+  return status;
+}
+
+Status CheckNotHuge(const Message& message, const char* what) {
+  if (!message.huge()) return Done{};
+  return Error{ErrorCode::kNotFinite,
+               std::string(what) + " carries values of 2^100 or more: the "
+                                   "sender's model has diverged"};
 }
 
 Result<Emitted> MakeReply(std::span<const float> centre, std::span<float> view,

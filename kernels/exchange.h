@@ -16,7 +16,7 @@
 // Each is one pass over memory, chunk by chunk, on the calling thread (global
 // top-k needs two). Nothing is allocated once the workspace has grown.
 //
-// NaN, Inf and magnitudes from 2^126 on in what comes from outside (x, g, and
+// NaN, Inf and magnitudes from 2^100 on in what comes from outside (x, g, and
 // pushes, which Message::Parse() checks) are refused before anything is
 // written. The state (c, r, C) is finite as long as only these functions write
 // it, and is not read twice to make sure: should it hold a NaN or Inf all the
@@ -69,9 +69,13 @@ Result<Emitted> WorkerStep(std::span<float> x, std::span<float> c,
                            const Compression& compression, Workspace& workspace,
                            std::span<std::byte> out);
 
-// An error when push.entries() differs from the vectors' size.
+// An error when push.entries() differs from the vectors' size, or the push is
+// huge().
 Status ApplyPush(const Message& push, std::span<float> centre,
                  std::span<float> view);
+
+// An error when the message is huge(): what is added to state must not be.
+Status CheckNotHuge(const Message& message, const char* what);
 
 Result<Emitted> MakeReply(std::span<const float> centre, std::span<float> view,
                           const Compression& compression, Workspace& workspace,

@@ -12,9 +12,10 @@
 
 namespace tensorlightning {
 
-// Bits of 2^126. State below it can be added up and subtracted once without
-// reaching Inf; a model that has come this far has diverged anyway.
-inline constexpr uint32_t kUsableBits = 0x7e800000u;
+// Bits of 2^100. Numbers below it can be added up for ever without reaching
+// Inf: long before, a sum is so large that adding one no longer changes it. A
+// model that has come this far has diverged anyway.
+inline constexpr uint32_t kUsableBits = 0x71800000u;
 
 // "3 values of the push are NaN or Inf, the first at entry 17". With the limit
 // kUsableBits it says so instead of Inf.

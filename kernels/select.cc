@@ -227,8 +227,11 @@ Selected SelectReaching(uint32_t floor, std::span<const float> values,
 }  // namespace
 
 size_t KeptOf(double density, size_t n) {
-  const double kept = std::ceil(density * static_cast<double>(n));
-  return std::min(n, static_cast<size_t>(kept));
+  if (n == 0) return 0;
+  // 0.07 * 100 is a little more than 7 in binary, and means 7.
+  constexpr double kRounding = 1 - 1e-12;
+  const double kept = std::ceil(density * static_cast<double>(n) * kRounding);
+  return std::clamp(static_cast<size_t>(kept), size_t{1}, n);
 }
 
 uint32_t ThresholdFloor(double threshold) {
@@ -237,6 +240,11 @@ uint32_t ThresholdFloor(double threshold) {
 }
 
 Status SelectionRule::Check() const {
+  if (kind > Kind::kSampledThreshold) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "there is no selection rule " + std::to_string(static_cast<int>(kind))};
+  }
   if (kind == Kind::kThreshold) {
     if (std::isfinite(amount) && amount >= 0) return Done{};
     return Error{ErrorCode::kInvalidArgument,

@@ -5,7 +5,8 @@
 //   GlobalTopK(density)        the top share of the whole vector
 //   Threshold(t)               all with |v| >= t
 //   SampledThreshold(density)  a threshold estimated from 65,536 samples: the
-//                              density is met to a few per cent, not exactly
+//                              density is missed by about 1 / sqrt(samples *
+//                              density), 4% at a density of 1%, 12% at 0.1%
 // The top-k kinds keep exactly ceil(density * n) entries; among equal
 // magnitudes the lower index wins. Results depend on nothing but the values
 // and the rule: not on threads, instruction set or history.
@@ -52,7 +53,7 @@ struct SelectionRule {
   size_t MaxKept(size_t n) const;
 };
 
-// ceil(density * n).
+// ceil(density * n), at least 1 of any.
 size_t KeptOf(double density, size_t n);
 
 // The bits of the smallest float that is not below `threshold`.

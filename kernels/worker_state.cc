@@ -48,8 +48,9 @@ class CpuWorkerState final : public WorkerState {
     if (reply.entries() != entries()) {
       return WrongSize("the reply", reply.entries(), entries());
     }
-    DecodeAdd(reply, view_, 1.0f);
-    return Done{};
+    Status status = CheckNotHuge(reply, "the reply");
+    if (status.ok()) DecodeAdd(reply, view_, 1.0f);
+    return status;
   }
 
   Status ReadView(std::span<float> view) const override {

@@ -6,7 +6,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/tensorlightning"
 # Debian's own, which packages.txt brings: the same on every machine, whatever else is on PATH.
 readonly PYTHON=/usr/bin/python3
 readonly STEPS=4
@@ -15,6 +14,11 @@ die() {
   printf 'setup: %s\n' "$*" >&2
   exit 1
 }
+
+[[ -n "${XDG_CACHE_HOME:-${HOME:-}}" ]] || die "set XDG_CACHE_HOME to a folder for the venv and Bazel's cache"
+readonly CACHE="${XDG_CACHE_HOME:-${HOME:-}/.cache}/tensorlightning"
+mkdir -p "$CACHE" 2>/dev/null && [[ -w "$CACHE" ]] ||
+  die "$CACHE can't be written: set XDG_CACHE_HOME to a folder that can"
 
 step() { printf 'setup %d/%d: %s\n' "$1" "$STEPS" "$2"; }
 

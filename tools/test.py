@@ -20,6 +20,7 @@ import junit
 from junit import FAILED, PASSED, SKIPPED, Case
 
 ROOT = Path(__file__).resolve().parent.parent
+STAGES = ("bazel", "pytest", "asan", "tsan", "fuzz", "lint")
 LACKING = "needs what this machine lacks (nvcc)"
 
 
@@ -119,8 +120,11 @@ def say(text: str = "") -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fuzz-seconds", type=int, default=10, help="for each fuzzer")
-    parser.add_argument("stage", nargs="*", help="only these")
+    parser.add_argument("stage", nargs="*", help=f"only these of {', '.join(STAGES)}")
     options = parser.parse_args()
+    for name in options.stage:
+        if name not in STAGES:
+            parser.error(f"there is no stage {name}; there are {', '.join(STAGES)}")
 
     everything: list[tuple[str, Case]] = []
     table = []

@@ -68,10 +68,11 @@ def table(result: dict) -> Table:
         title=f"{size(result['dense_bytes'])} of gradient, compressed on one thread",
         title_justify="left",
     )
-    shown.add_column("density", justify="right")
-    shown.add_column("code")
-    for heading in ("size", "smaller", "GB/s", "of the roof", "index bits", "entropy", "not sent"):
-        shown.add_column(heading, justify="right", no_wrap=True)
+    shown.add_column("asked", justify="right", no_wrap=True)
+    shown.add_column("code", no_wrap=True)
+    # What identifies a row is never cut; other headings may break in two.
+    for heading in ("sent", "size", "smaller", "GB/s", "of roof", "index bits", "entropy", "left"):
+        shown.add_column(heading, justify="right")
     for number, row in enumerate(result["rows"]):
         first = number == 0 or row["density"] != result["rows"][number - 1]["density"]
         if first and number > 0:
@@ -79,6 +80,7 @@ def table(result: dict) -> Table:
         shown.add_row(
             f"{row['density']:.1%}" if first else "",
             row["code"],
+            f"{row['kept'] / result['entries']:.2%}",
             size(row["bytes"]),
             f"{row['times_smaller']:.0f} x",
             f"{row['gb_per_s']:.1f}",
@@ -98,9 +100,10 @@ def explain(result: dict) -> str:
         f"{size(row['bytes'])}, {row['times_smaller']:.0f} times smaller than the gradient. What "
         "is not sent stays in the residual and goes out later: in every row, sent and residual "
         "add up to the gradient to the bit.\n"
-        f"GB/s counts gradient read; the roof is r += g, {roof:.1f} GB/s in the same run. Index "
-        "bits say where a kept entry is, and entropy is the least that could do so were the "
-        "positions random. Not sent is |residual| / |gradient|."
+        "Sent may differ from asked: counts are rounded up per 4,096, and what rounds to zero in few "
+        "bits is not sent. GB/s counts gradient read; the roof is r += g, measured in turns with "
+        f"each row (median {roof:.1f} GB/s). Index bits say where a kept entry is, and entropy is "
+        "the least that could do so were the positions random. Left is |residual| / |gradient|."
     )
 
 
@@ -134,6 +137,16 @@ def main() -> int:
     # Bazel moves the link when something else is built meanwhile.
     binary = options.binary.resolve()
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    try:
+        # Before the work, not after it.
+        options.plot.parent.mkdir(parents=True, exist_ok=True)
+        options.plot.touch()
+    except OSError as error:
+        print(f"demo.py: the plot can't be written: {error}", file=sys.stderr)
+        return 1
+    if options.plot.suffix not in (".png", ".pdf", ".svg"):
+        print(f"demo.py: {options.plot} must end in .png, .pdf or .svg", file=sys.stderr)
+        return 1
     if not binary.is_file():
         print(f"demo.py: {binary} is not there: run make demo", file=sys.stderr)
         return 1
@@ -146,11 +159,13 @@ def main() -> int:
     result = compress(binary, gradient)
     console.print(table(result))
     console.print(explain(result), highlight=False)
-    options.plot.parent.mkdir(parents=True, exist_ok=True)
     draw(result, options.plot)
     console.print(f"\nThe plot is in {options.plot}", highlight=False, soft_wrap=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("demo.py: interrupted")

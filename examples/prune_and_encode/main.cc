@@ -43,7 +43,7 @@ tl::Result<std::vector<float>> Read(const std::string& path) {
   if (failed) return bad(": " + failed.message());
   if (bytes == 0 || bytes % sizeof(float) != 0) {
     return bad(" has " + std::to_string(bytes) +
-               " bytes, which is no whole number of float32 values");
+               " bytes, which is no array of float32 values");
   }
   std::vector<float> values(bytes / sizeof(float));
   std::ifstream file(path, std::ios::binary);
@@ -91,7 +91,8 @@ int Fail(const std::string& why) {
 }
 
 int Run(int argc, char** argv) {
-  if (argc == 2 && std::string(argv[1]) == "--help") {
+  if (argc == 2 &&
+      (std::string(argv[1]) == "--help" || std::string(argv[1]) == "-h")) {
     std::fputs(kUsage, stdout);
     return 0;
   }
@@ -110,6 +111,7 @@ int Run(int argc, char** argv) {
     }
   }
   Print(gradient->size(), rows);
+  if (std::fflush(stdout) != 0) return Fail("the output can't be written");
   return 0;
 }
 

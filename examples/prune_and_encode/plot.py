@@ -21,7 +21,7 @@ def draw(result: dict, path: Path) -> None:
         own = [row for row in rows if row["code"] == code]
         style = {"color": colours(number), "marker": MARKERS[number % 5], "label": code}
         sizes = [row["bytes"] / 1e3 for row in own]
-        left.plot([row["density"] * 100 for row in own], sizes, **style)
+        left.plot([100 * row["kept"] / result["entries"] for row in own], sizes, **style)
         right.plot(sizes, [row["error"] * 100 for row in own], **style)
 
     dense = result["dense_bytes"] / 1e3
@@ -35,7 +35,7 @@ def draw(result: dict, path: Path) -> None:
         color="0.3",
     )
     left.set(xscale="log", yscale="log", ylim=(None, dense * 1.6))
-    left.set(xlabel="kept entries (% of the gradient)", ylabel="message (KB)")
+    left.set(xlabel="entries sent (% of the gradient)", ylabel="message (KB)")
     left.set_title("How small: size of one message")
     left.xaxis.set_major_locator(FixedLocator([100 * density for density in densities]))
     left.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -44,7 +44,7 @@ def draw(result: dict, path: Path) -> None:
 
     for row in (row for row in rows if row["code"] == codes[0]):
         right.annotate(
-            f"{100 * row['density']:g}% kept",
+            f"{100 * row['density']:g}% asked",
             (row["bytes"] / 1e3, row["error"] * 100),
             xytext=(8, 3),
             textcoords="offset points",

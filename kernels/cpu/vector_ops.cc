@@ -1,6 +1,7 @@
 #include "kernels/cpu/vector_ops.h"
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
@@ -18,6 +19,12 @@ const VectorOps* Choose() {
     if (ops == nullptr) continue;
     best = ops;
     if (wanted != nullptr && std::string_view(wanted) == ops->name) break;
+  }
+  if (wanted != nullptr && std::string_view(wanted) != best->name) {
+    std::fprintf(stderr,
+                 "tensorlightning: TL_INSTRUCTION_SET=%s is not to be had here "
+                 "(scalar, avx2 and avx512 are known); using %s\n",
+                 wanted, best->name);
   }
   return best;
 }

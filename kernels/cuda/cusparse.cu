@@ -187,6 +187,7 @@ Result<SparseMatrix> DenseToSparse(const float* dense, int64_t rows,
   int devices = 0;
   Status status = ToStatus(cudaGetDeviceCount(&devices), "CUDA");
   if (!status.ok()) return status.error();
+  if (devices == 0) return Error{ErrorCode::kUnavailable, "CUDA: no device"};
   const Result<Library>& library = Cusparse();
   if (!library.ok()) return library.error();
 

@@ -133,8 +133,6 @@ Status CheckBelow(const float* values, size_t n, uint32_t limit, uint32_t which,
 Status FindCut(const float* values, size_t n, size_t k,
                DeviceWorkspace& workspace, cudaStream_t stream) {
   Control* const control = workspace.control.get();
-  Status status = workspace.bins.Reserve(kBins);
-  if (!status.ok()) return status;
   uint32_t* const bins = workspace.bins.get();
   cudaError_t code = cudaMemsetAsync(bins, 0, kBins * sizeof(uint32_t), stream);
   if (code == cudaSuccess) code = Launch(StartCut, 1, 1, stream, k, control);

@@ -18,6 +18,7 @@ Status CheckBelow(const float* values, size_t n, uint32_t limit, uint32_t which,
                   Control* control, cudaStream_t stream);
 
 // Leaves in the control block the cut that keeps exactly k of the values.
+// workspace.bins must have room for kBins.
 Status FindCut(const float* values, size_t n, size_t k,
                DeviceWorkspace& workspace, cudaStream_t stream);
 

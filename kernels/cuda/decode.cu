@@ -148,6 +148,8 @@ Status DecodeAdd(const Message& message, float* y, float scale,
 
 Status ApplyPush(const Message& push, float* centre, float* view,
                  DeviceWorkspace& workspace, cudaStream_t stream) {
+  Status status = CheckNotHuge(push, "the push");
+  if (!status.ok()) return status;
   return Decode(push, {centre, view, 1.0f}, workspace, stream);
 }
 

@@ -352,6 +352,7 @@ __global__ void __launch_bounds__(kThreads)
     WriteCodeHeader(const uint32_t* counts, size_t chunks, size_t entries,
                     ValueCode code, Control* control, std::byte* out) {
   __shared__ BlockTotals totals;
+  if (IsUnusable(control)) return;
   uint32_t kept = 0;
   for (size_t j = threadIdx.x; j < chunks; j += kThreads) kept += counts[j];
   kept = BlockSum(kept, totals);
@@ -381,15 +382,20 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
+Status ReserveForEncoding(size_t entries, DeviceWorkspace& workspace) {
+  const size_t groups = GroupCount(entries);
+  Status status = workspace.plans.Reserve(groups);
+  if (status.ok()) status = workspace.group_bytes.Reserve(groups);
+  if (status.ok()) status = workspace.group_offsets.Reserve(groups + 1);
+  return status;
+}
+
 Status EncodeGroups(const KeptChunks& kept, size_t entries, ValueCode code,
                     DeviceWorkspace& workspace, std::byte* out,
                     cudaStream_t stream) {
   const size_t groups = GroupCount(entries);
   Control* const control = workspace.control.get();
-  Status status = workspace.plans.Reserve(groups);
-  if (status.ok()) status = workspace.group_bytes.Reserve(groups);
-  if (status.ok()) status = workspace.group_offsets.Reserve(groups + 1);
-  if (!status.ok()) return status;
+  Status status = Done{};
   const auto blocks = static_cast<uint32_t>(groups);
   if (blocks > 0) {
     status = ToStatus(

@@ -14,6 +14,10 @@
 
 namespace tensorlightning::cuda {
 
+// The memory that EncodeGroups() needs. All memory is had before the first
+// kernel changes anything: an update must not be lost for the lack of it.
+Status ReserveForEncoding(size_t entries, DeviceWorkspace& workspace);
+
 // Enqueues the writing of the code to `out` (device memory, MaxCodeBytes() of
 // room); control->total becomes its length, control->kept its entries.
 Status EncodeGroups(const KeptChunks& kept, size_t entries, ValueCode code,

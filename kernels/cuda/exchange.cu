@@ -83,6 +83,8 @@ Result<KeptChunks> SelectAll(Source source, const float* values, size_t n,
   Then(status, [&] { return workspace.scales.Reserve(chunks + 1); });
   Then(status, [&] { return workspace.ties.Reserve(chunks + 1); });
   Then(status, [&] { return workspace.chunk_offsets.Reserve(chunks + 1); });
+  Then(status, [&] { return workspace.samples.Reserve(kSamples); });
+  Then(status, [&] { return workspace.bins.Reserve(kBins); });
   if (!status.ok()) return status.error();
   const KeptChunks kept{workspace.positions.get(), workspace.symbols.get(),
                         workspace.counts.get(), workspace.scales.get(), slots};
@@ -113,7 +115,6 @@ Result<KeptChunks> SelectAll(Source source, const float* values, size_t n,
     });
   } else if (rule.kind == SelectionRule::Kind::kSampledThreshold) {
     const size_t samples = std::min(n, kSamples);
-    Then(status, [&] { return workspace.samples.Reserve(kSamples); });
     Then(status, [&] {
       return ToStatus(
           Launch(TakeSamples<Source>,
@@ -181,6 +182,7 @@ Result<Emitted> Emit(Source source, const float* values, size_t n,
                      DeviceWorkspace& workspace, std::byte* out,
                      cudaStream_t stream) {
   Status status = compression.Check(n);
+  Then(status, [&] { return ReserveForEncoding(n, workspace); });
   Then(status, [&] { return StartChecks(inputs, n, workspace, stream); });
   if (!status.ok()) return status.error();
   const Result<KeptChunks> kept =

@@ -73,6 +73,7 @@ class GpuWorkerState final : public WorkerState {
 
   Status ApplyReply(const Message& reply) override {
     Status status = CheckSize("the reply", reply.entries());
+    if (status.ok()) status = CheckNotHuge(reply, "the reply");
     if (status.ok()) {
       status = DecodeAdd(reply, view_.get(), 1.0f, workspace_, stream_);
     }

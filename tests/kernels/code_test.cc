@@ -345,6 +345,21 @@ TEST(Message, RefusesScalesThatWouldOverflow) {
   EXPECT_EQ(message.error().code, ErrorCode::kNotFinite);
 }
 
+TEST(Message, RefusesMasksAndScalesThatDontFitThePositions) {
+  const Bytes good = EncodeAll({4.0f, 4.0f, 4.0f}, ValueCode::kBits8);
+  ASSERT_TRUE(Message::Parse(good, 3).ok());
+  // Header, length, count, mask (2), scale (2).
+  const size_t mask = kCodeHeaderBytes + 2;
+  Bytes bytes = good;
+  bytes[mask] = std::byte{2};  // A scale for a chunk without entries.
+  EXPECT_FALSE(Message::Parse(bytes, 3).ok());
+  for (const uint16_t scale : {uint16_t{0}, uint16_t{0xbf80}}) {  // 0 and -1.
+    bytes = good;
+    std::memcpy(&bytes[mask + 2], &scale, sizeof(scale));
+    EXPECT_FALSE(Message::Parse(bytes, 3).ok()) << scale;
+  }
+}
+
 TEST(Decode, AddsWithAScale) {
   const std::vector<float> values = {0, 2, 0, -4};
   std::vector<float> y = {1, 1, 1, 1};

@@ -16,13 +16,13 @@ std::atomic<size_t> allocations{0};
 }  // namespace
 
 // Counts what the whole process allocates.
-void* operator new(size_t size) {
+[[gnu::noinline]] void* operator new(size_t size) {
   allocations++;
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace tensorlightning {
 namespace {
@@ -330,7 +330,7 @@ INSTANTIATE_TEST_SUITE_P(RulesAndCodes, EveryCompression,
 
 TEST(Exchange, NeverTurnsFiniteInputIntoInf) {
   const size_t n = 5000;
-  Worker worker{Vector(n, 8e37f), Vector(n, -8e37f), Vector(n, 8e37f)};
+  Worker worker{Vector(n, 1e30f), Vector(n, -1e30f), Vector(n, 1e30f)};
   const Compression compression{SelectionRule::ChunkTopK(1), ValueCode::kBits8};
   Workspace workspace;
   const Bytes push = Step(worker, {1, 1}, compression, workspace);
@@ -360,6 +360,84 @@ TEST(Exchange, RefusesSizesAndCoefficientsThatDontFit) {
             ErrorCode::kInvalidArgument);
   EXPECT_TRUE(
       WorkerStep(x, c, r, {0.1f, 0.1f}, compression, workspace, out).ok());
+  // Numbers from a file or a binding, cast to what they are not.
+  const Compression no_code{SelectionRule::ChunkTopK(0.1),
+                            static_cast<ValueCode>(5)};
+  EXPECT_EQ(no_code.Check(10).error().message, "there is no value code 5");
+  const Compression no_rule{{static_cast<SelectionRule::Kind>(9), 0.1},
+                            ValueCode::kBits4};
+  EXPECT_EQ(no_rule.Check(10).error().message, "there is no selection rule 9");
+}
+
+TEST(Exchange, HugePushesNeverReachTheCentre) {
+  const size_t n = 100;
+  Workspace workspace;
+  for (const ValueCode code : kCodes) {
+    const Compression compression{SelectionRule::ChunkTopK(1), code};
+    Bytes out(compression.MaxBytes(n));
+    Vector values(n, 3e38f);
+    const auto emitted = Compress(values, {}, compression, workspace, out);
+    ASSERT_TRUE(emitted.ok());
+    const auto push = Message::Parse(std::span(out).first(emitted->bytes), n);
+    ASSERT_TRUE(push.ok());
+    Vector centre(n, 1.0f);
+    Vector view(n, 1.0f);
+    const Status status = ApplyPush(*push, centre, view);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kNotFinite);
+    EXPECT_EQ(centre, Vector(n, 1.0f));
+    EXPECT_EQ(view, Vector(n, 1.0f));
+  }
+}
+
+TEST(Exchange, RefusesPushesOfAnotherSize) {
+  const Compression compression{SelectionRule::ChunkTopK(1),
+                                ValueCode::kFloat32};
+  Workspace workspace;
+  Bytes out(compression.MaxBytes(10));
+  Vector values(10, 1.0f);
+  const auto emitted = Compress(values, {}, compression, workspace, out);
+  const auto push = Message::Parse(std::span(out).first(emitted->bytes), 10);
+  Vector centre(11);
+  Vector view(11);
+  EXPECT_EQ(ApplyPush(*push, centre, view).error().message,
+            "push and centre differ in size: 10 and 11 entries");
+  EXPECT_DEATH(DecodeAdd(*push, centre, 1.0f), "vectors of another size");
+}
+
+TEST(Exchange, RefusesAResidualThatIsNotFiniteBeforeTouchingIt) {
+  Vector r = Make(Fill::kNormal, 9000, 1);
+  r[8999] = kNan;
+  const Vector before = r;
+  const Compression compression{SelectionRule::ChunkTopK(0.1),
+                                ValueCode::kBits4};
+  Workspace workspace;
+  Bytes out(compression.MaxBytes(r.size()));
+  EXPECT_EQ(Compress(r, {}, compression, workspace, out).error().message,
+            "1 value of the residual is NaN or Inf, at entry 8999");
+  EXPECT_EQ(BitsOf(r), BitsOf(before));
+}
+
+// The aggregator's half under a caller that flushes denormals.
+TEST(Exchange, RepliesAndDecodesDenormalsWhateverTheCallerHasSet) {
+  const size_t n = 5000;
+  const Vector centre = Make(Fill::kDenormal, n, 1);
+  const Compression compression{SelectionRule::ChunkTopK(1),
+                                ValueCode::kFloat32};
+  Workspace workspace;
+  const auto run = [&] {
+    Vector view(n);
+    const Bytes reply = Reply(centre, view, compression, workspace);
+    Vector y(n, 1e-40f);
+    DecodeAdd(*Message::Parse(reply, n), y, 0.5f);
+    return std::tuple(reply, BitsOf(view), BitsOf(y));
+  };
+  const auto expected = run();
+  const unsigned mode = _mm_getcsr();
+  _mm_setcsr(mode | 0x8040);
+  const auto got = run();
+  _mm_setcsr(mode);
+  EXPECT_EQ(got, expected);
 }
 
 TEST(Prune, MovesWhatReachesTheThresholdOutOfTheResidual) {

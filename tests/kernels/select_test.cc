@@ -58,6 +58,31 @@ TEST_P(SelectTopK, KeepsExactlyTheLargestOfTheWholeVector) {
 INSTANTIATE_TEST_SUITE_P(Fills, SelectTopK,
                          ::testing::ValuesIn(testing::kAllFills));
 
+TEST(Select, WorksInAWorkspaceThatOthersHaveUsed) {
+  Workspace used;
+  for (const size_t n : {size_t{1} << 20, size_t{5000}, size_t{300007}}) {
+    const std::vector<float> values = Make(Fill::kNormal, n, n);
+    for (const auto& rule :
+         {SelectionRule::ChunkTopK(1), SelectionRule::GlobalTopK(0.01),
+          SelectionRule::Threshold(2), SelectionRule::SampledThreshold(0.5),
+          SelectionRule::GlobalTopK(0.9), SelectionRule::ChunkTopK(0.01)}) {
+      const auto selected = Select(values, rule, used);
+      ASSERT_TRUE(selected.ok());
+      EXPECT_EQ(std::vector<uint32_t>(selected->begin(), selected->end()),
+                Selected(values, rule));
+    }
+  }
+}
+
+TEST(Select, CountsWhatADensityMeans) {
+  EXPECT_EQ(KeptOf(0.07, 100), 7u);
+  EXPECT_EQ(KeptOf(0.55, 100), 55u);
+  EXPECT_EQ(KeptOf(0.071, 100), 8u);
+  EXPECT_EQ(KeptOf(1e-300, 100), 1u);
+  EXPECT_EQ(KeptOf(1, 100), 100u);
+  EXPECT_EQ(KeptOf(0.5, 0), 0u);
+}
+
 TEST(Select, ThresholdKeepsAllThatReachIt) {
   const std::vector<float> values = {0.5f, -0.5f, 0.49999997f, 0.0f, -2.0f};
   EXPECT_EQ(Selected(values, SelectionRule::Threshold(0.5)),

@@ -15,7 +15,7 @@ def test_table_has_densities_and_codes_with_their_costs(shown):
     printed, _ = shown
     for word in ("0.1%", "1.0%", "3.0%", "10.0%", "float32", "bfloat16", "8 bits", "4 bits"):
         assert word in printed
-    for heading in ("size", "smaller", "GB/s", "of the roof", "index bits", "entropy"):
+    for heading in ("size", "smaller", "GB/s", "of roof", "index bits", "entropy"):
         assert heading in printed
     assert printed.count("2 bits") == 4
 
