@@ -137,8 +137,10 @@ bool MayBeHuge(const Group& group, ValueCode code) {
 // A caller's mistake that must not become a write to somebody else's memory.
 void RequireSize(bool fits) {
   if (fits) return;
-  std::fputs("tensorlightning: a message was decoded into vectors of another "
-             "size\n", stderr);
+  std::fputs(
+      "tensorlightning: a message was decoded into vectors of another "
+      "size\n",
+      stderr);
   std::abort();
 }
 

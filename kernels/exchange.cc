@@ -308,8 +308,9 @@ Status ApplyPush(const Message& push, std::span<float> centre,
 Status CheckNotHuge(const Message& message, const char* what) {
   if (!message.huge()) return Done{};
   return Error{ErrorCode::kNotFinite,
-               std::string(what) + " carries values of 2^100 or more: the "
-                                   "sender's model has diverged"};
+               std::string(what) +
+                   " carries values of 2^100 or more: the "
+                   "sender's model has diverged"};
 }
 
 Result<Emitted> MakeReply(std::span<const float> centre, std::span<float> view,

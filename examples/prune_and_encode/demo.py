@@ -24,6 +24,7 @@ ROOT = HERE.parent.parent
 BATCH = 256
 RATE = 0.1
 PLAIN_WIDTH = 110  # columns of the table where there is no terminal
+FULL_WIDTH = 98  # columns that the whole table takes
 
 
 def train(folder: Path, hidden: list[int], steps: int, console: Console) -> np.ndarray:
@@ -62,7 +63,19 @@ def size(count: float) -> str:
     return f"{count / 1e6:.2f} MB" if count >= 1e6 else f"{count / 1e3:.1f} KB"
 
 
-def table(result: dict) -> Table:
+def table(result: dict, width: int) -> Table:
+    # heading, and what a row shows under it; a narrow terminal goes without the optional ones
+    columns = [
+        ("sent", lambda row: f"{row['kept'] / result['entries']:.2%}", True),
+        ("size", lambda row: size(row["bytes"]), True),
+        ("smaller", lambda row: f"{row['times_smaller']:.0f} x", True),
+        ("GB/s", lambda row: f"{row['gb_per_s']:.1f}", True),
+        ("of roof", lambda row: f"{row['share_of_roof']:.0%}", True),
+        ("index bits", lambda row: f"{row['index_bits']:.2f}", False),
+        ("entropy", lambda row: f"{row['entropy_bits']:.2f}", False),
+        ("left", lambda row: f"{row['error']:.0%}", True),
+    ]
+    columns = [column for column in columns if column[2] or width >= FULL_WIDTH]
     shown = Table(
         box=box.SIMPLE_HEAD,
         title=f"{size(result['dense_bytes'])} of gradient, compressed on one thread",
@@ -70,25 +83,14 @@ def table(result: dict) -> Table:
     )
     shown.add_column("asked", justify="right", no_wrap=True)
     shown.add_column("code", no_wrap=True)
-    # What identifies a row is never cut; other headings may break in two.
-    for heading in ("sent", "size", "smaller", "GB/s", "of roof", "index bits", "entropy", "left"):
-        shown.add_column(heading, justify="right")
+    for heading, _, _ in columns:
+        shown.add_column(heading, justify="right", no_wrap=True)
     for number, row in enumerate(result["rows"]):
         first = number == 0 or row["density"] != result["rows"][number - 1]["density"]
         if first and number > 0:
             shown.add_section()
-        shown.add_row(
-            f"{row['density']:.1%}" if first else "",
-            row["code"],
-            f"{row['kept'] / result['entries']:.2%}",
-            size(row["bytes"]),
-            f"{row['times_smaller']:.0f} x",
-            f"{row['gb_per_s']:.1f}",
-            f"{row['share_of_roof']:.0%}",
-            f"{row['index_bits']:.2f}",
-            f"{row['entropy_bits']:.2f}",
-            f"{row['error']:.0%}",
-        )
+        asked = f"{row['density']:.1%}" if first else ""
+        shown.add_row(asked, row["code"], *(show(row) for _, show, _ in columns))
     return shown
 
 
@@ -100,8 +102,8 @@ def explain(result: dict) -> str:
         f"{size(row['bytes'])}, {row['times_smaller']:.0f} times smaller than the gradient. What "
         "is not sent stays in the residual and goes out later: in every row, sent and residual "
         "add up to the gradient to the bit.\n"
-        "Sent may differ from asked: counts are rounded up per 4,096, and what rounds to zero in few "
-        "bits is not sent. GB/s counts gradient read; the roof is r += g, measured in turns with "
+        "Sent may differ from asked: counts are rounded up per 4,096, and what rounds to zero in "
+        "few bits is not sent. GB/s counts gradient read; the roof is r += g, measured in turns with "
         f"each row (median {roof:.1f} GB/s). Index bits say where a kept entry is, and entropy is "
         "the least that could do so were the positions random. Left is |residual| / |gradient|."
     )
@@ -157,7 +159,7 @@ def main() -> int:
         print(f"demo.py: {error}", file=sys.stderr)
         return 1
     result = compress(binary, gradient)
-    console.print(table(result))
+    console.print(table(result, console.width))
     console.print(explain(result), highlight=False)
     draw(result, options.plot)
     console.print(f"\nThe plot is in {options.plot}", highlight=False, soft_wrap=True)

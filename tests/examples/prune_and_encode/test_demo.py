@@ -37,7 +37,9 @@ def test_demo_says_where_the_plot_is_and_what_was_shown(shown):
 
 
 def test_missing_data_names_the_package(demo, binary, tmp_path):
-    ran = demo("--quick", f"--binary={binary}", f"--data={tmp_path}", f"--plot={tmp_path / 'p'}")
+    ran = demo(
+        "--quick", f"--binary={binary}", f"--data={tmp_path}", f"--plot={tmp_path / 'p.png'}"
+    )
     assert ran.returncode == 1
     assert "dataset-fashion-mnist" in ran.stderr
     assert "Traceback" not in ran.stderr

@@ -80,7 +80,7 @@ def test_folder_is_an_error(program, tmp_path):
 def test_file_of_broken_size_is_an_error(program, tmp_path, count):
     file = tmp_path / "broken"
     file.write_bytes(bytes(count))
-    assert f"has {count} bytes, which is no whole number" in refused(program(file))
+    assert f"has {count} bytes, which is no array" in refused(program(file))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
