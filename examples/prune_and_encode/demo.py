@@ -103,9 +103,10 @@ def explain(result: dict) -> str:
         "is not sent stays in the residual and goes out later: in every row, sent and residual "
         "add up to the gradient to the bit.\n"
         "Sent may differ from asked: counts are rounded up per 4,096, and what rounds to zero in "
-        "few bits is not sent. GB/s counts gradient read; the roof is r += g, measured in turns with "
-        f"each row (median {roof:.1f} GB/s). Index bits say where a kept entry is, and entropy is "
-        "the least that could do so were the positions random. Left is |residual| / |gradient|."
+        "few bits is not sent. GB/s counts gradient read; the roof is r += g, measured in turns "
+        f"with each row (median {roof:.1f} GB/s). Index bits say where a kept entry is, and "
+        "entropy is the least that could do so were the positions random. Left is |residual| / "
+        "|gradient|."
     )
 
 
