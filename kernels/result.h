@@ -21,6 +21,9 @@ enum class ErrorCode {
   kNotFinite,        // NaN or Inf where only numbers are allowed.
   kCorrupt,          // Bytes that no encoder of ours could have written.
   kUnavailable,      // Something this machine lacks: a device, a library.
+  kIo,               // The system or the network failed; trying again may help.
+  kTimedOut,         // A deadline passed.
+  kRefused,          // The other side said no; trying again won't help.
 };
 
 struct Error {
