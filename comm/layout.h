@@ -49,8 +49,10 @@ class Layout {
   static constexpr size_t kMaxNameBytes = 1024;
   static constexpr size_t kMaxDimensions = 16;
   static constexpr uint64_t kMaxEntries = uint64_t{1} << 40;
+  static constexpr size_t kMaxSerialisedBytes = size_t{15} << 20;
 
-  // Errors: no tensors, an empty tensor, two of one name, beyond the limits.
+  // Errors: no tensors, an empty tensor, two of one name, a control character
+  // in a name, beyond the limits. Parse() refuses what Make() does.
   static Result<Layout> Make(std::vector<Tensor> tensors);
   static Result<Layout> Parse(std::span<const std::byte> bytes);
   std::vector<std::byte> Serialise() const;
@@ -62,7 +64,8 @@ class Layout {
   uint64_t short_fingerprint() const;
 
  private:
-  Layout(std::vector<Tensor> tensors, uint64_t entries);
+  Layout(std::vector<Tensor> tensors, uint64_t entries,
+         const Fingerprint& fingerprint);
 
   std::vector<Tensor> tensors_;
   uint64_t entries_;
@@ -70,7 +73,7 @@ class Layout {
 };
 
 // "tensor 3 is 'dense/kernel' float32 [784, 128] here and 'dense/kernel'
-// float32 [784, 64] there"; empty when the layouts are equal.
+// float32 [784, 64] there", counted from 0; empty when the layouts are equal.
 std::string DescribeDifference(const Layout& here, const Layout& there);
 
 }  // namespace tensorlightning
