@@ -35,7 +35,8 @@ struct Hello {
   Fingerprint fingerprint{};
   uint64_t attempt = 0;     // A later one of the same rank fences this one off.
   int32_t rank = kAnyRank;  // kAnyRank: give me one.
-  std::string job;          // At most kMaxIdBytes each.
+  std::string job;          // At most kMaxIdBytes each: Encode() cuts them,
+                            // Parse() refuses more, and control characters.
   std::string name;         // For people: "host:pid".
 
   Bytes Encode() const;
@@ -61,8 +62,9 @@ const char* NameOf(Rule rule);  // "average", "gradient-async", "gradient-sync"
 
 struct Join {
   Rule rule = Rule::kAverage;
-  Compression reply;  // How this worker wants its replies: chunk-wise top-k of
-                      // a density in (0, 1]; dense shards go whole.
+  // How this worker wants its replies: chunk-wise top-k of a density in (0, 1];
+  // dense shards go whole.
+  Compression reply{SelectionRule::ChunkTopK(1.0), ValueCode::kFloat32};
   uint64_t incarnation = 0;  // Of the aggregator it was with before; 0: none.
   Bytes layout;              // Layout::Serialise()
 
@@ -97,13 +99,14 @@ enum class WireError : uint16_t {
   kShutdown = 11,  // The aggregator ends.
   kInternal = 12,
 };
-// Whether it is of any use to connect again.
+// Whether it is of any use to connect again. Not for codes unknown here.
 bool MayRetry(WireError code);
 
 // kError and kRefused.
 struct Complaint {
   WireError code = WireError::kInternal;
-  std::string message;  // Cut at kMaxComplaintBytes.
+  std::string message;  // Cut at kMaxComplaintBytes; Parse() makes spaces of
+                        // control characters, as it will be shown to people.
 
   static constexpr size_t kMaxComplaintBytes = 480;
 

@@ -25,21 +25,23 @@ class Secret {
   Secret() = default;  // None.
   ~Secret();           // Wipes the memory.
   Secret(Secret&&) = default;
-  Secret& operator=(Secret&&) = default;
   Secret(const Secret&) = default;
-  Secret& operator=(const Secret&) = default;
+  // These wipe what was here.
+  Secret& operator=(Secret&& other) noexcept;
+  Secret& operator=(const Secret& other);
 
   // Trailing white space (an editor's newline) does not count. An error says
   // which path and why: missing, shorter than kMinBytes, longer than kMaxBytes,
   // readable by others than its owner (chmod 600 it).
   static Result<Secret> FromFile(const std::string& path);
   static Result<Secret> FromBytes(std::string_view bytes);
-  // From TL_SECRET_FILE, else from TL_SECRET, else none.
+  // From TL_SECRET_FILE, else from TL_SECRET, else none. One that is set but
+  // empty is an error.
   static Result<Secret> FromEnvironment();
 
   bool empty() const { return bytes_.empty(); }
 
-  // HMAC-SHA256 over all parts in order.
+  // HMAC-SHA256 over the label and all parts in order; without a secret, zeros.
   Mac Sign(std::string_view label,
            std::span<const std::span<const std::byte>> parts) const;
 

@@ -26,7 +26,7 @@ ShardMap::ShardMap(const Layout& layout) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       const size_t count = tensors[i].entries();
       if ((count <= kSmallTensorEntries) != small) continue;
-      places_[i] = {i, entries_, count};
+      places_[i] = {tensors[i].name, entries_, count};
       entries_ += count;
     }
     if (!small) dense_begin = entries_;
@@ -80,39 +80,39 @@ Status ShardMap::CheckSizes(std::span<const std::span<float>> tensors) const {
                      " tensors were given for a layout of " +
                      std::to_string(places_.size())};
   }
-  for (const Place& place : places_) {
-    const size_t size = tensors[place.tensor].size();
-    if (size == place.entries) continue;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (tensors[i].size() == places_[i].entries) continue;
     return Error{ErrorCode::kInvalidArgument,
-                 "tensor " + std::to_string(place.tensor) + " has " +
-                     std::to_string(size) + " entries; its layout says " +
-                     std::to_string(place.entries)};
+                 "tensor " + std::to_string(i) + " '" + places_[i].name +
+                     "' has " + std::to_string(tensors[i].size()) +
+                     " entries; its layout says " +
+                     std::to_string(places_[i].entries)};
   }
   return Done{};
 }
 
 void ShardMap::Gather(std::span<const std::span<float>> tensors,
                       std::span<float> wire) const {
-  for (const Place& place : places_) {
-    std::memcpy(wire.data() + place.begin, tensors[place.tensor].data(),
-                place.entries * sizeof(float));
+  for (size_t i = 0; i < places_.size(); ++i) {
+    std::memcpy(wire.data() + places_[i].begin, tensors[i].data(),
+                places_[i].entries * sizeof(float));
   }
 }
 
 void ShardMap::Scatter(std::span<const float> wire,
                        std::span<const std::span<float>> tensors) const {
-  for (const Place& place : places_) {
-    std::memcpy(tensors[place.tensor].data(), wire.data() + place.begin,
-                place.entries * sizeof(float));
+  for (size_t i = 0; i < places_.size(); ++i) {
+    std::memcpy(tensors[i].data(), wire.data() + places_[i].begin,
+                places_[i].entries * sizeof(float));
   }
 }
 
 void ShardMap::ScatterAdd(std::span<const float> wire,
                           std::span<const std::span<float>> tensors) const {
-  for (const Place& place : places_) {
-    const float* from = wire.data() + place.begin;
-    float* to = tensors[place.tensor].data();
-    for (size_t i = 0; i < place.entries; ++i) to[i] += from[i];
+  for (size_t i = 0; i < places_.size(); ++i) {
+    const float* from = wire.data() + places_[i].begin;
+    float* to = tensors[i].data();
+    for (size_t j = 0; j < places_[i].entries; ++j) to[j] += from[j];
   }
 }
 

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/layout.h"
@@ -69,9 +70,9 @@ class ShardMap {
 
  private:
   struct Place {
-    size_t tensor;  // Index in the layout.
-    size_t begin;   // In the wire vector.
-    size_t entries;
+    std::string name;
+    size_t begin = 0;  // In the wire vector.
+    size_t entries = 0;
   };
 
   std::vector<Place> places_;  // In the layout's order.

@@ -57,6 +57,27 @@ class FieldWriter {
   std::vector<std::byte>& out_;
 };
 
+// The same into bytes that are there already, for what is written often. They
+// must be enough.
+class FixedWriter {
+ public:
+  explicit FixedWriter(std::span<std::byte> out) : rest_(out) {}
+
+  void U8(uint8_t value) { Number(value); }
+  void U16(uint16_t value) { Number(value); }
+  void U32(uint32_t value) { Number(value); }
+  void U64(uint64_t value) { Number(value); }
+
+ private:
+  template <typename T>
+  void Number(T value) {
+    std::memcpy(rest_.data(), &value, sizeof(T));
+    rest_ = rest_.subspan(sizeof(T));
+  }
+
+  std::span<std::byte> rest_;
+};
+
 class FieldReader {
  public:
   explicit FieldReader(std::span<const std::byte> bytes) : rest_(bytes) {}
