@@ -49,7 +49,7 @@ std::string_view WithoutTrailingSpace(std::string_view text) {
 
 Secret::~Secret() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
 
-// What was here goes to the argument, and is wiped with it.
+// What was here goes to `taken`, and is wiped with it.
 Secret& Secret::operator=(Secret&& other) noexcept {
   Secret taken(std::move(other));
   std::swap(bytes_, taken.bytes_);
@@ -102,17 +102,14 @@ Result<Secret> Secret::FromFile(const std::string& path) {
     if (got == 0) break;
     size += static_cast<size_t>(got);
   }
-  // One that fills it all may go on after it.
-  const bool whole = size < content.text.size();
-  Result<Secret> secret =
-      FromBytes(whole ? std::string_view(content.text).substr(0, size)
-                      : std::string_view(content.text));
-  if (whole && secret.ok()) return secret;
-  if (!secret.ok()) {
-    return AtPath(secret.error().code, path, secret.error().message);
+  if (size == content.text.size()) {
+    return AtPath(ErrorCode::kInvalidArgument, path,
+                  "too large to be a secret; is this the right file?");
   }
-  return AtPath(ErrorCode::kInvalidArgument, path,
-                "too large to be a secret; is this the right file?");
+  Result<Secret> secret =
+      FromBytes(std::string_view(content.text).substr(0, size));
+  if (secret.ok()) return secret;
+  return AtPath(secret.error().code, path, secret.error().message);
 }
 
 Result<Secret> Secret::FromEnvironment() {
