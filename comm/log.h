@@ -5,12 +5,17 @@
 //   text   2026-11-16T05:42:41.123Z info joined rank=3 worker=host:4711
 //   json   {"time":"...","level":"info","event":"joined","rank":3,...}
 //
-// A line is written with one system call, so that lines of several threads
-// never mix. Values with spaces or quotes are quoted and escaped, in text too.
+// A line is written with one system call and is never longer than a pipe takes
+// at once, so that lines of several threads never mix. Values with spaces or
+// quotes are quoted and escaped, in text too, and so is whatever would end a
+// line or move a terminal's cursor: a peer's string can't forge a line. Strings
+// are cut after kMaxLogValue bytes; fields for which there is no room are left
+// out and counted in a last field, left_out.
 #ifndef TENSORLIGHTNING_COMM_LOG_H_
 #define TENSORLIGHTNING_COMM_LOG_H_
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -21,20 +26,34 @@ namespace tensorlightning {
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError, kNone };
 
+inline constexpr size_t kMaxLogLine = 4096;  // PIPE_BUF.
+inline constexpr size_t kMaxLogValue = 1024;
+
 struct LogField {
   template <std::integral T>
-  LogField(std::string_view name, T value)
-      : key(name), number(static_cast<int64_t>(value)) {}
-  LogField(std::string_view name, double value) : key(name), number(value) {}
-  LogField(std::string_view name, std::string_view value)
-      : key(name), number(value) {}
-  LogField(std::string_view name, const std::string& value)
-      : key(name), number(std::string_view(value)) {}
-  LogField(std::string_view name, const char* value)
-      : key(name), number(std::string_view(value)) {}
+  LogField(std::string_view name, T given) : key(name), value(Widest(given)) {}
+  LogField(std::string_view name, double given) : key(name), value(given) {}
+  LogField(std::string_view name, std::string_view given)
+      : key(name), value(given) {}
+  LogField(std::string_view name, const std::string& given)
+      : key(name), value(std::string_view(given)) {}
+  LogField(std::string_view name, const char* given)
+      : key(name), value(std::string_view(given)) {}
 
   std::string_view key;
-  std::variant<int64_t, double, std::string_view> number;
+  std::variant<bool, int64_t, uint64_t, double, std::string_view> value;
+
+ private:
+  template <std::integral T>
+  static auto Widest(T given) {
+    if constexpr (std::same_as<T, bool>) {
+      return given;
+    } else if constexpr (std::signed_integral<T>) {
+      return int64_t{given};
+    } else {
+      return uint64_t{given};
+    }
+  }
 };
 
 class Log {
@@ -61,7 +80,7 @@ class Log {
 };
 
 // `text` as a JSON string, with its quotes. Bytes that are no UTF-8 become
-// U+FFFD.
+// U+FFFD; control characters, also those of Unicode, are escaped.
 std::string JsonQuote(std::string_view text);
 
 }  // namespace tensorlightning

@@ -1,0 +1,137 @@
+#include "comm/crc32c.h"
+
+#include <nmmintrin.h>
+#include <wmmintrin.h>
+
+#include <array>
+#include <cstring>
+
+namespace tensorlightning {
+namespace {
+
+constexpr uint32_t kPolynomial = 0x82f63b78;
+
+// Times x, modulo the polynomial. Reflected: the top bit is the power 0.
+constexpr uint32_t TimesX(uint32_t value) {
+  return (value >> 1) ^ ((value & 1) != 0 ? kPolynomial : 0);
+}
+
+// tables[k][b]: the CRC of byte b with k zeros behind it, for eight bytes at a
+// time.
+using Tables = std::array<std::array<uint32_t, 256>, 8>;
+
+constexpr Tables MakeTables() {
+  Tables tables{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t value = byte;
+    for (int bit = 0; bit < 8; ++bit) value = TimesX(value);
+    tables[0][byte] = value;
+  }
+  for (size_t k = 1; k < tables.size(); ++k) {
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const uint32_t value = tables[k - 1][byte];
+      tables[k][byte] = (value >> 8) ^ tables[0][value & 255];
+    }
+  }
+  return tables;
+}
+
+constexpr Tables kTables = MakeTables();
+
+uint64_t Word(const std::byte* at) {
+  uint64_t word;
+  std::memcpy(&word, at, sizeof(word));
+  return word;
+}
+
+// The instruction takes three cycles but one can be started in each, so three
+// streams run side by side: a third of the block each, of kStride bytes. The
+// long stride makes joining them cheap (three fit into a 4 KiB block), the
+// short one serves what is left.
+constexpr size_t kLongStride = 1344;
+constexpr size_t kShortStride = 128;
+
+// What to multiply a CRC by to move it over `bytes` zeros: x^(8 bytes). 33
+// less, since reducing a product of two reflected numbers with the crc32
+// instruction is itself a multiplication by x^33.
+constexpr uint64_t Over(size_t bytes) {
+  uint32_t value = 0x80000000;
+  for (size_t i = 33; i < 8 * bytes; ++i) value = TimesX(value);
+  return value;
+}
+
+[[gnu::target("sse4.2,pclmul")]] inline uint64_t Product(uint64_t a,
+                                                         uint64_t b) {
+  const __m128i product =
+      _mm_clmulepi64_si128(_mm_cvtsi64_si128(static_cast<int64_t>(a)),
+                           _mm_cvtsi64_si128(static_cast<int64_t>(b)), 0);
+  return static_cast<uint64_t>(_mm_cvtsi128_si64(product));
+}
+
+template <size_t kStride>
+[[gnu::target("sse4.2,pclmul")]] inline uint64_t ThreeStreams(
+    const std::byte* at, uint64_t crc) {
+  static_assert(kStride % sizeof(uint64_t) == 0);
+  constexpr uint64_t kOverOne = Over(kStride);
+  constexpr uint64_t kOverTwo = Over(2 * kStride);
+  uint64_t second = 0;
+  uint64_t third = 0;
+  for (const std::byte* const end = at + kStride; at != end;
+       at += sizeof(uint64_t)) {
+    crc = _mm_crc32_u64(crc, Word(at));
+    second = _mm_crc32_u64(second, Word(at + kStride));
+    third = _mm_crc32_u64(third, Word(at + 2 * kStride));
+  }
+  const uint64_t moved = Product(crc, kOverTwo) ^ Product(second, kOverOne);
+  return third ^ _mm_crc32_u64(0, moved);
+}
+
+[[gnu::target("sse4.2,pclmul")]] uint32_t WithInstruction(
+    std::span<const std::byte> bytes, uint32_t before) {
+  const std::byte* at = bytes.data();
+  size_t left = bytes.size();
+  uint64_t crc = ~before;
+  const auto advance = [&](size_t count) {
+    at += count;
+    left -= count;
+  };
+  for (; left >= 3 * kLongStride; advance(3 * kLongStride)) {
+    crc = ThreeStreams<kLongStride>(at, crc);
+  }
+  for (; left >= 3 * kShortStride; advance(3 * kShortStride)) {
+    crc = ThreeStreams<kShortStride>(at, crc);
+  }
+  for (; left >= sizeof(uint64_t); advance(sizeof(uint64_t))) {
+    crc = _mm_crc32_u64(crc, Word(at));
+  }
+  for (; left > 0; advance(1)) {
+    crc = _mm_crc32_u8(static_cast<uint32_t>(crc), static_cast<uint8_t>(*at));
+  }
+  return ~static_cast<uint32_t>(crc);
+}
+
+}  // namespace
+
+uint32_t Crc32c(std::span<const std::byte> bytes, uint32_t before) {
+  static const bool has_instruction =
+      __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
+  return has_instruction ? WithInstruction(bytes, before)
+                         : Crc32cPortable(bytes, before);
+}
+
+uint32_t Crc32cPortable(std::span<const std::byte> bytes, uint32_t before) {
+  uint32_t crc = ~before;
+  for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
+    const uint64_t word = Word(bytes.data()) ^ crc;
+    crc = 0;
+    for (size_t i = 0; i < 8; ++i) {
+      crc ^= kTables[7 - i][(word >> (8 * i)) & 255];
+    }
+  }
+  for (const std::byte byte : bytes) {
+    crc = (crc >> 8) ^ kTables[0][(crc ^ static_cast<uint32_t>(byte)) & 255];
+  }
+  return ~crc;
+}
+
+}  // namespace tensorlightning
