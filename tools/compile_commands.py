@@ -8,6 +8,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Known to g++ and not to clang.
 GCC_ONLY = {"-fno-canonical-system-headers", "-Wno-maybe-uninitialized", "-Wno-tsan"}
+# Bazel redefines these, so that outputs don't tell the time; clang-tidy takes it for our mistake.
+REDEFINED = ("-D__DATE__=", "-D__TIME__=", "-D__TIMESTAMP__=")
+# Asio 1.74 looks for coroutines in clang's own library only; g++'s has them as well.
+CLANG_ONLY = ["-DBOOST_ASIO_HAS_CO_AWAIT", "-Wno-unknown-warning-option"]
 # Flags that name an output: nothing is written when clang only looks.
 OUTPUTS = {"-o", "-MF"}
 
@@ -25,13 +29,13 @@ def clean(arguments: list[str], output_base: str, execution_root: str) -> list[s
     for argument in rest:
         if argument in OUTPUTS:
             next(rest)
-        elif argument not in GCC_ONLY and argument != "-MD":
+        elif argument not in GCC_ONLY and argument != "-MD" and not argument.startswith(REDEFINED):
             for folder, base in (("external/", output_base), ("bazel-out/", execution_root)):
                 for flag in ("", "-I"):
                     if argument.startswith(flag + folder):
                         argument = f"{flag}{base}/{argument.removeprefix(flag)}"
             kept.append(argument)
-    return [*kept, "-Wno-unknown-warning-option"]
+    return [*kept, *CLANG_ONLY]
 
 
 def _source(arguments: list[str]) -> str:
