@@ -6,16 +6,19 @@
 //   flags.Add("quiet", &quiet, "say less");
 //   Result<Flags::Outcome> parsed = flags.Parse({argv + 1, argv + argc});
 //
-// A config file (--config FILE, always there) has one `name = value` to a line,
-// '#' starts a comment; the command line wins over it. An unknown name is an
+// A switch is turned off by --no-name or --name=false. A config file (--config
+// FILE, always there) has one `name = value` to a line; '#' at the start of a
+// word starts a comment; the command line wins over it. An unknown name is an
 // error that suggests the nearest one; a bad value an error that names flag,
 // value and what is wanted, and for a config file its path and line.
 #ifndef TENSORLIGHTNING_COMM_FLAGS_H_
 #define TENSORLIGHTNING_COMM_FLAGS_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,17 +49,24 @@ class Flags {
   // One of `choices`.
   void AddChoice(std::string name, std::string* target,
                  std::vector<std::string> choices, std::string help);
-  // May be given several times.
+  // May be given several times. What is given replaces the default, and the
+  // command line what the config file gave.
   void Add(std::string name, std::vector<std::string>* target,
            std::string value, std::string help);
-  // A paragraph at the end of --help.
+  // A paragraph at the end of --help, after those given before. Its line breaks
+  // and indentations are kept.
   void Epilogue(std::string text);
 
+  // Names first, then --help, then values; after an error some variables may
+  // have been set. Arguments that are no flags are an error.
   Result<Outcome> Parse(std::span<const char* const> arguments);
-  // Fits 80 columns.
+  static constexpr size_t kColumns = 80;
+  // Fits kColumns.
   std::string Help() const;
 
  private:
+  enum class Source { kDefault, kConfig, kCommandLine };
+
   struct Flag {
     std::string name;
     std::string value;  // Empty: a switch.
@@ -64,11 +74,27 @@ class Flags {
     std::string shown_default;
     // An error message without the flag's name.
     std::function<Status(std::string_view)> set;
+    // Of a list only: forgets what a weaker source gave.
+    std::function<void()> clear;
+    Source source = Source::kDefault;
+
+    bool is_switch() const { return value.empty(); }
   };
 
-  const Flag* Find(std::string_view name) const;
-  Error Unknown(std::string_view name) const;
-  Status Set(std::string_view name, std::string_view value);
+  struct Given {
+    std::string name;
+    std::string value;
+  };
+
+  void Insert(Flag flag);
+  Flag* Find(std::string_view name);
+  // The switch that --no-name turns off, or null.
+  const Flag* Negated(std::string_view name);
+  Error Unknown(std::string_view written) const;
+  // What `arguments` say, or nothing if they ask for help.
+  Result<std::optional<std::vector<Given>>> Read(
+      std::span<const char* const> arguments);
+  Status Set(const Given& given, Source source);
   Status ReadConfig(const std::string& path);
 
   std::string program_;
