@@ -1,0 +1,386 @@
+#include "comm/aggregator/service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include "comm/aggregator/session.h"
+#include "comm/snapshot.h"
+
+namespace tensorlightning {
+namespace {
+
+constexpr size_t kGreetingQueue = 8;
+constexpr std::chrono::milliseconds kLeaseCheck{200};
+// Until workers have read that the aggregator ends.
+constexpr std::chrono::milliseconds kFarewell{1'000};
+
+uint64_t MakeIncarnation() {
+  const Nonce random = MakeNonce();
+  uint64_t incarnation = 0;
+  std::memcpy(&incarnation, random.data(), sizeof(incarnation));
+  return incarnation | 1;  // Never 0.
+}
+
+Error Refuse(std::string message) {
+  return {ErrorCode::kRefused, std::move(message)};
+}
+
+}  // namespace
+
+Service::Service(AggregatorOptions options)
+    : options_(std::move(options)),
+      incarnation_(MakeIncarnation()),
+      pool_(options_.threads),
+      members_(options_.max_workers),
+      lease_timer_(pool_.context()),
+      job_(options_.job) {}
+
+Service::~Service() {
+  if (keeper_ != nullptr) keeper_->Stop();
+  pool_.Stop();
+}
+
+// ---- Start and stop. --------------------------------------------------------
+
+Status Service::CheckListen(const Endpoint& endpoint) const {
+  if (!options_.secret.empty() || endpoint.IsLoopback() ||
+      options_.open_to_anybody) {
+    return Done{};
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               "without a secret, listening on " + endpoint.ToString() +
+                   " would let anybody read and change the model: give a "
+                   "secret (TL_SECRET_FILE), listen on 127.0.0.1, or say that "
+                   "it is to be open to anybody"};
+}
+
+Status Service::Restore() {
+  const Result<FoundSnapshot> found = FindSnapshot(options_.snapshot_folder);
+  if (!found.ok()) return found.error();
+  for (const std::string& damaged : found->damaged) {
+    options_.log.Warning("damaged snapshot", {{"reason", damaged}});
+  }
+  if (found->snapshot.has_value()) {
+    const Snapshot& snapshot = *found->snapshot;
+    Result<Layout> layout = Layout::Parse(snapshot.header.layout);
+    if (!layout.ok()) return layout.error();
+    const ShardMap map(*layout);
+    const Result<ShardRange> range = map.Part(options_.part, options_.parts);
+    if (!range.ok()) return range.error();
+    const bool fits =
+        *range == snapshot.header.range &&
+        (options_.job.empty() || options_.job == snapshot.header.job) &&
+        (!options_.rule.has_value() || *options_.rule == snapshot.header.rule);
+    if (!fits) {
+      return Error{ErrorCode::kInvalidArgument,
+                   found->path + " is of job '" + snapshot.header.job +
+                       "', rule " + NameOf(snapshot.header.rule) + ", shards " +
+                       std::to_string(snapshot.header.range.begin) + " to " +
+                       std::to_string(snapshot.header.range.end) +
+                       "; this aggregator was asked for something else: give "
+                       "it another snapshot folder, or the same settings"};
+    }
+    auto centre = std::make_shared<Centre>(*layout, *range,
+                                           snapshot.header.rule, true, pool_);
+    for (const ShardSnapshot& shard : snapshot.shards) {
+      const Status restored = centre->at(shard.shard).state.Restore(shard);
+      if (!restored.ok()) return restored;
+    }
+    centre_ = std::move(centre);
+    job_ = snapshot.header.job;
+    options_.log.Info(
+        "restored",
+        {{"path", found->path}, {"job", job_}, {"entries", layout->entries()}});
+  } else if (!found->damaged.empty()) {
+    options_.log.Warning("no whole snapshot is left; starting anew");
+  }
+  keeper_ = std::make_unique<SnapshotKeeper>(
+      options_.snapshot_folder, options_.snapshot_every, found->next_number,
+      [this] { return centre(); },
+      [this] {
+        const std::lock_guard lock(mutex_);
+        return job_;
+      },
+      options_.log);
+  return Done{};
+}
+
+Status Service::Start() {
+  if (options_.parts == 0 || options_.part >= options_.parts) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "part " + std::to_string(options_.part) + " of " +
+                     std::to_string(options_.parts) + " makes no sense"};
+  }
+  for (const Endpoint& endpoint : options_.listen) {
+    const Status status = CheckListen(endpoint);
+    if (!status.ok()) return status;
+  }
+  if (!options_.snapshot_folder.empty()) {
+    const Status status = Restore();
+    if (!status.ok()) return status;
+  }
+  for (const Endpoint& endpoint : options_.listen) {
+    Result<std::shared_ptr<Listener>> listener = Listener::Open(
+        pool_, endpoint, options_.congestion,
+        [weak = weak_from_this()](Strand strand, Socket socket) {
+          const std::shared_ptr<Service> self = weak.lock();
+          if (self == nullptr) return;
+          auto channel =
+              Channel::Make(strand, std::move(socket), self->options_.timeouts,
+                            self->pool_.watchdog(), kGreetingQueue);
+          auto session = std::make_shared<Session>(*self, std::move(channel));
+          self->Began(session);
+          asio::co_spawn(strand, Session::Run(session), asio::detached);
+        });
+    if (!listener.ok()) return listener.error();
+    listeners_.push_back(*listener);
+  }
+  asio::co_spawn(pool_.context(), WatchLeases(), asio::detached);
+  return Done{};
+}
+
+Status Service::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return Done{};
+    stopping_ = true;
+  }
+  for (const std::shared_ptr<Listener>& listener : listeners_) {
+    listener->Close();
+  }
+  asio::post(pool_.context(), [this] { lease_timer_.cancel(); });
+  for (const std::shared_ptr<Session>& session : members_.Sessions()) {
+    session->End(WireError::kShutdown, "the aggregator ends");
+  }
+  WaitForNobody(kFarewell);
+  // Who has not read that by now is cut off: what is acknowledged after the
+  // last snapshot would be lost.
+  for (const std::shared_ptr<Session>& session : members_.Sessions()) {
+    asio::co_spawn(
+        pool_.context(),
+        [session]() -> Awaitable<void> {
+          co_await session->Shut(WireError::kShutdown, "the aggregator ends");
+        },
+        asio::detached);
+  }
+  WaitForNobody(kFarewell);
+  Status status = Done{};
+  if (keeper_ != nullptr) {
+    keeper_->Stop();
+    if (centre() != nullptr) {
+      const Result<std::string> path = keeper_->Write();
+      if (!path.ok()) status = path.error();
+    }
+  }
+  listeners_.clear();
+  pool_.Stop();
+  return status;
+}
+
+void Service::WaitForNobody(std::chrono::milliseconds patience) const {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (!members_.Sessions().empty() &&
+         std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+// ---- Models. ----------------------------------------------------------------
+
+std::shared_ptr<Centre> Service::centre() const {
+  const std::lock_guard lock(mutex_);
+  return centre_;
+}
+
+Result<std::shared_ptr<Centre>> Service::CentreFor(const Hello& hello,
+                                                   const Join& join,
+                                                   WireError& code) {
+  code = WireError::kLayout;
+  Result<Layout> layout = Layout::Parse(join.layout);
+  if (!layout.ok()) return layout.error();
+  if (layout->fingerprint() != hello.fingerprint) {
+    return Refuse("the layout is not the one that the worker announced");
+  }
+  const std::lock_guard lock(mutex_);
+  if (stopping_) {
+    code = WireError::kShutdown;
+    return Refuse("the aggregator ends");
+  }
+  if (!job_.empty() && hello.job != job_) {
+    code = WireError::kJob;
+    return Refuse("this aggregator serves job '" + job_ + "', not '" +
+                  hello.job + "'");
+  }
+  const Rule rule =
+      centre_ != nullptr ? centre_->rule() : options_.rule.value_or(join.rule);
+  if (rule != join.rule) {
+    code = WireError::kRule;
+    return Refuse("this aggregator's rule is " + std::string(NameOf(rule)) +
+                  ", the worker's is " + NameOf(join.rule) +
+                  ": give all the same policy");
+  }
+  if (centre_ != nullptr) {
+    const std::string difference =
+        DescribeDifference(centre_->layout(), *layout);
+    if (!difference.empty()) {
+      return Refuse("the worker's model is not the aggregator's: " +
+                    difference);
+    }
+    return centre_;
+  }
+  const Result<ShardRange> range =
+      ShardMap(*layout).Part(options_.part, options_.parts);
+  if (!range.ok()) return range.error();
+  job_ = hello.job;
+  centre_ = std::make_shared<Centre>(*layout, *range, rule, keeper_ != nullptr,
+                                     pool_);
+  options_.log.Info("model", {{"job", job_},
+                              {"tensors", layout->tensors().size()},
+                              {"entries", layout->entries()},
+                              {"rule", NameOf(rule)},
+                              {"shards", range->size()}});
+  return centre_;
+}
+
+void Service::DropViews(uint32_t rank) {
+  const std::shared_ptr<Centre> model = centre();
+  if (model == nullptr) return;
+  const ShardRange range = model->range();
+  for (uint32_t i = range.begin; i < range.end; ++i) {
+    Centre::Served& served = model->at(i);
+    asio::post(served.strand, [this, model, &served, i, rank] {
+      served.state.Drop(rank);
+      DeliverReady(served, i);
+    });
+  }
+}
+
+void Service::DeliverReady(Centre::Served& served, uint32_t shard) {
+  for (const uint32_t rank : served.state.TakeReady()) {
+    const std::shared_ptr<Session> session = members_.SessionOf(rank);
+    // Without one, the worker asks again when it is back.
+    if (session != nullptr) {
+      session->Deliver(shard, served.state.LastReply(rank));
+    }
+  }
+}
+
+// ---- Coming and going. ------------------------------------------------------
+
+void Service::Began(const std::shared_ptr<Session>& session) {
+  connections_.fetch_add(1, std::memory_order_relaxed);
+  std::shared_ptr<Session> oldest;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(strangers_, [](const std::weak_ptr<Session>& stranger) {
+      return stranger.expired();
+    });
+    strangers_.push_back(session);
+    if (strangers_.size() > options_.max_strangers) {
+      oldest = strangers_.front().lock();
+      strangers_.pop_front();
+    }
+  }
+  // Who says nothing makes room for who may.
+  if (oldest != nullptr) {
+    oldest->End(WireError::kBusy, "too many connections that have not joined");
+  }
+}
+
+void Service::Joined(const std::shared_ptr<Session>& session,
+                     const Member& member) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(strangers_, [&](const std::weak_ptr<Session>& stranger) {
+      return stranger.lock() == session;
+    });
+  }
+  options_.log.Info("joined", {{"rank", member.rank},
+                               {"worker", member.name},
+                               {"peer", session->peer()},
+                               {"live", members_.live()}});
+}
+
+void Service::Ended(const std::shared_ptr<Session>& session, const Error& why) {
+  const std::shared_ptr<Member>& member = session->member();
+  if (member == nullptr) {
+    turned_away_.fetch_add(1, std::memory_order_relaxed);
+    options_.log.Warning("turned away",
+                         {{"peer", session->peer()}, {"reason", why.message}});
+    return;
+  }
+  members_.Detach(*member, session.get());
+  options_.log.Info("disconnected", {{"rank", member->rank},
+                                     {"worker", member->name},
+                                     {"reason", why.message}});
+}
+
+Awaitable<void> Service::WatchLeases() {
+  while (true) {
+    SysError error;
+    lease_timer_.expires_after(kLeaseCheck);
+    co_await lease_timer_.async_wait(Into(error));
+    if (error) co_return;
+    const std::vector<Members::Expired> expired =
+        members_.TakeExpired(Deadline::Clock::now());
+    for (const Members::Expired& gone : expired) {
+      expired_.fetch_add(1, std::memory_order_relaxed);
+      options_.log.Warning("lease ran out", {{"rank", gone.member->rank},
+                                             {"worker", gone.member->name},
+                                             {"live", members_.live()}});
+      if (gone.session != nullptr) {
+        co_await gone.session->Shut(
+            WireError::kBusy, "nothing was heard for the time of a lease");
+      }
+      DropViews(gone.member->rank);
+    }
+  }
+}
+
+// ---- What is to be seen. ----------------------------------------------------
+
+AggregatorTotals Service::Totals() const {
+  AggregatorTotals totals;
+  totals.live = members_.live();
+  totals.connections = connections_.load();
+  totals.turned_away = turned_away_.load();
+  totals.expired = expired_.load();
+  for (const std::shared_ptr<Member>& member : members_.All()) {
+    const WorkerCounts& counts = *member->counts;
+    totals.pushes += counts.pushes.load();
+    totals.repeated += counts.repeated.load();
+    totals.refused += counts.refused.load();
+    totals.resyncs += counts.resyncs.load();
+    totals.entries_in += counts.entries_in.load();
+    totals.entries_out += counts.entries_out.load();
+    totals.bytes_in += counts.bytes_in.load();
+    totals.bytes_out += counts.bytes_out.load();
+  }
+  if (keeper_ != nullptr) {
+    totals.snapshots = keeper_->written();
+    totals.failed_snapshots = keeper_->failed();
+  }
+  return totals;
+}
+
+Result<std::string> Service::TakeSnapshot() {
+  if (keeper_ == nullptr) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "this aggregator was given no folder for snapshots"};
+  }
+  return keeper_->Write();
+}
+
+std::vector<Endpoint> Service::Endpoints() const {
+  std::vector<Endpoint> endpoints;
+  for (const std::shared_ptr<Listener>& listener : listeners_) {
+    endpoints.push_back(listener->endpoint());
+  }
+  return endpoints;
+}
+
+}  // namespace tensorlightning
