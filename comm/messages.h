@@ -41,6 +41,7 @@ struct Hello {
 
   Bytes Encode() const;
   static Result<Hello> Parse(std::span<const std::byte> bytes);
+  bool operator==(const Hello&) const = default;
 };
 
 struct Challenge {
@@ -49,6 +50,7 @@ struct Challenge {
 
   Bytes Encode() const;
   static Result<Challenge> Parse(std::span<const std::byte> bytes);
+  bool operator==(const Challenge&) const = default;
 };
 
 // What the aggregator does with pushes.
@@ -83,6 +85,7 @@ struct Joined {
 
   Bytes Encode() const;
   static Result<Joined> Parse(std::span<const std::byte> bytes);
+  bool operator==(const Joined&) const = default;
 };
 
 enum class WireError : uint16_t {
@@ -112,6 +115,7 @@ struct Complaint {
 
   Bytes Encode() const;
   static Result<Complaint> Parse(std::span<const std::byte> bytes);
+  bool operator==(const Complaint&) const = default;
 };
 
 // How things stand: what kReply, kState and kPong begin with; a code, floats
@@ -126,6 +130,7 @@ struct Standing {
   std::array<std::byte, kBytes> Encode() const;
   // Looks at the first kBytes only.
   static Result<Standing> Parse(std::span<const std::byte> bytes);
+  bool operator==(const Standing&) const = default;
 };
 
 struct Digest {
@@ -135,6 +140,7 @@ struct Digest {
 
   Bytes Encode() const;
   static Result<Digest> Parse(std::span<const std::byte> bytes);
+  bool operator==(const Digest&) const = default;
 };
 
 }  // namespace tensorlightning

@@ -55,9 +55,8 @@ Result<ShardRange> ShardMap::Part(uint32_t part, uint32_t parts) const {
   // one shard to every part before and after it.
   const auto cut_after = [&](uint32_t index, uint32_t previous) {
     if (index == parts) return count;
-    // In two steps: entries_ * index may not fit.
-    const size_t ideal =
-        entries_ / parts * index + entries_ % parts * index / parts;
+    // Fits: there are at most 2^40 entries and 2^22 shards.
+    const size_t ideal = entries_ * index / parts;
     const auto after =
         std::ranges::upper_bound(shards_, ideal, {}, &Shard::begin);
     // The shard that the ideal cut falls into; entry 0 begins the first.
