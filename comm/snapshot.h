@@ -6,9 +6,9 @@
 //   folder/snapshot-...tmp                       being written
 //
 // A snapshot is written to a .tmp file, flushed to disk, renamed, and only then
-// are all but the newest kKept removed: at every moment a whole one is there.
-// Every part has a CRC32C. Reading takes the newest that is whole, and says of
-// each newer one why it is not.
+// are all but the newest kKeptSnapshots removed: at every moment a whole one is
+// there. Every part has a CRC32C. Reading takes the newest that is whole, and
+// says of each newer one why it is not.
 #ifndef TENSORLIGHTNING_COMM_SNAPSHOT_H_
 #define TENSORLIGHTNING_COMM_SNAPSHOT_H_
 
