@@ -211,7 +211,7 @@ TEST(Golden, Join) {
 
 TEST(Golden, Joined) {
   const Joined joined{3, 4, 0xfedcba9876543210, 10000, 2, 5, true};
-  const Bytes golden = Expect(Plain(FrameType::kJoined), joined.Encode());
+  const Bytes golden = Expect(OfAll(FrameType::kJoined), joined.Encode());
   EXPECT_EQ(*Joined::Parse(golden), joined);
 }
 

@@ -134,7 +134,7 @@ def frames() -> dict[str, tuple[str, bytes]]:
         "proof": (f"of the secret '{SECRET.decode()}'", plain("proof", proof)),
         "welcome": (f"of the secret '{SECRET.decode()}'", plain("welcome", welcome)),
         "join": ("gradient-async, replies of 1% in 4 bits, three tensors", plain("join", join)),
-        "joined": ("rank 3 of 4, lease 10 s, shards 2 to 4, resumed", plain("joined", joined)),
+        "joined": ("rank 3 of 4, lease 10 s, shards 2 to 4, resumed", of_all("joined", joined)),
         "error": (
             "fenced",
             plain("error", struct.pack("<H", fenced) + string16("attempt 8 has taken over")),
