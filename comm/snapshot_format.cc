@@ -220,7 +220,7 @@ Result<Snapshot> ParseSnapshot(std::span<const std::byte> bytes) {
     return status.error();
   }
   if (!std::ranges::equal(magic, std::as_bytes(std::span(kEndMagic))) ||
-      length != bytes.size()) {
+      length != bytes.size() || in.left() != 0) {
     return Corrupt("it does not end where it says");
   }
   return snapshot;

@@ -153,6 +153,11 @@ TEST(Snapshot, IsRefusedWhereverItIsCutOff) {
   Bytes longer = bytes;
   longer.push_back(std::byte{0});
   EXPECT_EQ(WhyNot(longer), "it does not end where it says");
+  // Even if it says so: the end is where the end is.
+  const size_t length = bytes.size() - 12;
+  longer[length] = static_cast<std::byte>(longer.size());
+  MendCrcs(longer);
+  EXPECT_EQ(WhyNot(longer), "it does not end where it says");
 }
 
 TEST(Snapshot, IsRefusedWhicheverBitIsFlipped) {
