@@ -1,0 +1,1 @@
+"""Several hosts on one machine: see network.py."""
