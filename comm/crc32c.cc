@@ -45,7 +45,7 @@ uint64_t Word(const std::byte* at) {
 }
 
 // The instruction takes three cycles but one can be started in each, so three
-// streams run side by side: a third of the block each, of kStride bytes. The
+// streams run side by side, each over kStride bytes of its own. The
 // long stride makes joining them cheap (three fit into a 4 KiB block), the
 // short one serves what is left.
 constexpr size_t kLongStride = 1344;
@@ -88,24 +88,21 @@ template <size_t kStride>
 
 [[gnu::target("sse4.2,pclmul")]] uint32_t WithInstruction(
     std::span<const std::byte> bytes, uint32_t before) {
-  const std::byte* at = bytes.data();
-  size_t left = bytes.size();
   uint64_t crc = ~before;
-  const auto advance = [&](size_t count) {
-    at += count;
-    left -= count;
-  };
-  for (; left >= 3 * kLongStride; advance(3 * kLongStride)) {
-    crc = ThreeStreams<kLongStride>(at, crc);
+  while (bytes.size() >= 3 * kLongStride) {
+    crc = ThreeStreams<kLongStride>(bytes.data(), crc);
+    bytes = bytes.subspan(3 * kLongStride);
   }
-  for (; left >= 3 * kShortStride; advance(3 * kShortStride)) {
-    crc = ThreeStreams<kShortStride>(at, crc);
+  while (bytes.size() >= 3 * kShortStride) {
+    crc = ThreeStreams<kShortStride>(bytes.data(), crc);
+    bytes = bytes.subspan(3 * kShortStride);
   }
-  for (; left >= sizeof(uint64_t); advance(sizeof(uint64_t))) {
-    crc = _mm_crc32_u64(crc, Word(at));
+  while (bytes.size() >= sizeof(uint64_t)) {
+    crc = _mm_crc32_u64(crc, Word(bytes.data()));
+    bytes = bytes.subspan(sizeof(uint64_t));
   }
-  for (; left > 0; advance(1)) {
-    crc = _mm_crc32_u8(static_cast<uint32_t>(crc), static_cast<uint8_t>(*at));
+  for (const std::byte byte : bytes) {
+    crc = _mm_crc32_u8(static_cast<uint32_t>(crc), static_cast<uint8_t>(byte));
   }
   return ~static_cast<uint32_t>(crc);
 }

@@ -24,6 +24,10 @@ std::string Quoted(std::string_view text) {
   return "'" + std::string(text) + "'";
 }
 
+Error LacksValue(const std::string& name, const std::string& value) {
+  return Invalid("--" + name + " lacks its value, " + value);
+}
+
 std::string_view Trim(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r";
   const size_t first = text.find_first_not_of(kSpace);
@@ -62,7 +66,7 @@ void Flags::Insert(Flag flag) {
   flags_.push_back(std::move(flag));
 }
 
-void Flags::Epilogue(std::string text) {
+void Flags::Epilogue(std::string_view text) {
   if (!epilogue_.empty()) epilogue_ += "\n\n";
   epilogue_ += text;
 }
@@ -134,8 +138,7 @@ Result<std::optional<std::vector<Flags::Given>>> Flags::Read(
       if (i + 1 == arguments.size() ||
           std::string_view(arguments[i + 1]).starts_with("--")) {
         const std::string value = flag != nullptr ? flag->value : "FILE";
-        return Invalid("--" + name + " lacks its value: --" + name + "=" +
-                       value);
+        return LacksValue(name, value);
       }
       all.push_back({name, arguments[++i]});
     } else if (const Flag* const negated = Negated(name)) {

@@ -55,10 +55,10 @@ class Flags {
            std::string value, std::string help);
   // A paragraph at the end of --help, after those given before. Its line breaks
   // and indentations are kept.
-  void Epilogue(std::string text);
+  void Epilogue(std::string_view text);
 
-  // Names first, then --help, then values; after an error some variables may
-  // have been set. Arguments that are no flags are an error.
+  // Arguments that are no flags are an error. After an error some variables may
+  // have been set; asked for help, none.
   Result<Outcome> Parse(std::span<const char* const> arguments);
   static constexpr size_t kColumns = 80;
   // Fits kColumns.

@@ -195,10 +195,10 @@ void Log::Write(LogLevel level, std::string_view event, Fields fields) const {
   const int saved_errno = errno;
   const bool json = format_ == Format::kJson;
 
-  std::string line = json ? "{\"time\":\"" + Now() + "\",\"level\":\"" : Now();
+  std::string line = json ? R"({"time":")" + Now() + R"(","level":")" : Now();
   if (!json) line += ' ';
   line += Name(level);
-  line += json ? "\",\"event\":" : " ";
+  line += json ? R"(","event":)" : " ";
   // Names of events are short; this is for those that come from elsewhere.
   AppendString(line, event.substr(0, kMaxLogValue / 4), format_);
 

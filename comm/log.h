@@ -30,30 +30,23 @@ inline constexpr size_t kMaxLogLine = 4096;  // PIPE_BUF.
 inline constexpr size_t kMaxLogValue = 1024;
 
 struct LogField {
-  template <std::integral T>
-  LogField(std::string_view name, T given) : key(name), value(Widest(given)) {}
+  // Only for bool itself: pointers must not become one.
+  template <std::same_as<bool> T>
+  LogField(std::string_view name, T given) : key(name), value(given) {}
+  template <std::signed_integral T>
+  LogField(std::string_view name, T given)
+      : key(name), value(static_cast<int64_t>(given)) {}
+  template <std::unsigned_integral T>
+  requires(!std::same_as<T, bool>) LogField(std::string_view name, T given)
+      : key(name), value(static_cast<uint64_t>(given)) {}
   LogField(std::string_view name, double given) : key(name), value(given) {}
   LogField(std::string_view name, std::string_view given)
       : key(name), value(given) {}
-  LogField(std::string_view name, const std::string& given)
-      : key(name), value(std::string_view(given)) {}
   LogField(std::string_view name, const char* given)
       : key(name), value(std::string_view(given)) {}
 
   std::string_view key;
   std::variant<bool, int64_t, uint64_t, double, std::string_view> value;
-
- private:
-  template <std::integral T>
-  static auto Widest(T given) {
-    if constexpr (std::same_as<T, bool>) {
-      return given;
-    } else if constexpr (std::signed_integral<T>) {
-      return int64_t{given};
-    } else {
-      return uint64_t{given};
-    }
-  }
 };
 
 class Log {

@@ -29,7 +29,8 @@ TEST(Crc32c, IsThatOfRfc3720) {
   ExpectBoth(Bytes(32), 0x8a9136aa);
   ExpectBoth(Bytes(32, std::byte{0xff}), 0x62a8ab43);
   Bytes rising(32);
-  for (size_t i = 0; i < rising.size(); ++i) rising[i] = std::byte(i);
+  for (size_t i = 0; i < rising.size(); ++i)
+    rising[i] = static_cast<std::byte>(i);
   ExpectBoth(rising, 0x46dd794e);
   ExpectBoth(Bytes(rising.rbegin(), rising.rend()), 0x113fdb5c);
 }

@@ -63,7 +63,7 @@ void ExpectSays(const std::string& message, std::string_view part) {
 
 std::string WriteConfig(const std::string& text) {
   const auto* const test = ::testing::UnitTest::GetInstance();
-  const std::string path =
+  std::string path =
       ::testing::TempDir() + "/" + test->current_test_info()->name() + ".conf";
   std::ofstream(path) << text;
   return path;
@@ -232,8 +232,8 @@ TEST(Flags, RefuseWhatIsNoFlag) {
 TEST(Flags, NoticeAForgottenValue) {
   Tool tool;
   ExpectSays(tool.Refusal({"--workers"}), "--workers lacks its value");
-  ExpectSays(tool.Refusal({"--workers", "--quiet"}), "--workers=N");
-  ExpectSays(tool.Refusal({"--config"}), "--config=FILE");
+  ExpectSays(tool.Refusal({"--workers", "--quiet"}), "its value, N");
+  ExpectSays(tool.Refusal({"--config"}), "lacks its value, FILE");
 }
 
 TEST(Flags, AskedForHelpSetNothing) {

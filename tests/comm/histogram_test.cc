@@ -29,9 +29,7 @@ TEST(Histogram, FitsTheTwoKilobytesItPromises) {
 
 TEST(Histogram, OfOneDurationGivesThatDuration) {
   for (const nanoseconds duration :
-       {nanoseconds(0ns), nanoseconds(300ns), nanoseconds(1us),
-        nanoseconds(1337us), nanoseconds(5s), nanoseconds(1h),
-        nanoseconds(10h)}) {
+       std::vector<nanoseconds>{0ns, 300ns, 1us, 1337us, 5s, 1h, 10h}) {
     Histogram histogram;
     histogram.Add(duration);
     EXPECT_EQ(histogram.count(), 1u);
@@ -147,6 +145,7 @@ TEST(Histogram, LosesNothingThatThreadsAddTogether) {
   constexpr int kAdds = 20000;
   Histogram histogram;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&histogram, t] {
       for (int i = 1; i <= kAdds; ++i) {
@@ -161,7 +160,7 @@ TEST(Histogram, LosesNothingThatThreadsAddTogether) {
     EXPECT_GE(count, seen);
     seen = count;
     const nanoseconds median = histogram.Quantile(0.5);
-    EXPECT_EQ(median > 0ns || count == 0, true);
+    EXPECT_TRUE(median > 0ns || count == 0);
     EXPECT_LE(median, histogram.Max());
     Histogram copy;
     copy.Merge(histogram);

@@ -123,8 +123,7 @@ TEST(Log, WritesNumbersOfEveryKind) {
 }
 
 TEST(Log, WritesNumbersThatJsonDoesNotHaveAsStrings) {
-  const std::string start =
-      "{\"time\":\"TIME\",\"level\":\"info\",\"event\":\"e\",\"k\":";
+  const std::string start = R"({"time":"TIME","level":"info","event":"e","k":)";
   const double inf = std::numeric_limits<double>::infinity();
   EXPECT_EQ(LoggedValue(Log::Format::kJson, std::nan("")),
             start + "\"nan\"}\n");
@@ -239,6 +238,7 @@ TEST(Log, DoesNotMixLinesOfThreads) {
   ASSERT_EQ(pipe(ends), 0);
   const Log log(ends[1]);
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&log, t] {
       // Escaped, four of these come to nearly a full line.
