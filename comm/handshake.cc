@@ -134,7 +134,7 @@ Result<AggregatorHandshake::Answer> AggregatorHandshake::Take(
   return Fail(WireError::kBadFrame, OutOfOrder(type, "no frame of it"));
 }
 
-WorkerHandshake::WorkerHandshake(const Secret& secret, Hello hello)
+WorkerHandshake::WorkerHandshake(const Secret& secret, const Hello& hello)
     : secret_(secret), hello_bytes_(hello.Encode()) {}
 
 Result<std::optional<Bytes>> WorkerHandshake::Take(

@@ -66,7 +66,7 @@ class AggregatorHandshake {
 
 class WorkerHandshake {
  public:
-  WorkerHandshake(const Secret& secret, Hello hello);
+  WorkerHandshake(const Secret& secret, const Hello& hello);
 
   // The first thing to send.
   Bytes HelloPayload() const { return hello_bytes_; }

@@ -149,8 +149,8 @@ Result<Join> Join::Parse(std::span<const std::byte> bytes) {
     return Corrupt("join", "replies are selected by chunk-wise top-k only");
   }
   if (values >= kValueCodes) return Corrupt("join", "the value code is none");
-  // Written so that NaN is refused too.
-  if (!(density > 0 && density <= 1)) {
+  const bool possible = density > 0 && density <= 1;  // Not if it is NaN.
+  if (!possible) {
     return Corrupt("join", "the density of replies is not in (0, 1]");
   }
   join.rule = static_cast<Rule>(rule);

@@ -106,8 +106,8 @@ Result<Secret> Secret::FromFile(const std::string& path) {
     return AtPath(ErrorCode::kInvalidArgument, path,
                   "too large to be a secret; is this the right file?");
   }
-  Result<Secret> secret =
-      FromBytes(std::string_view(content.text).substr(0, size));
+  content.text.resize(size);
+  Result<Secret> secret = FromBytes(content.text);
   if (secret.ok()) return secret;
   return AtPath(secret.error().code, path, secret.error().message);
 }

@@ -110,8 +110,11 @@ TEST(Secret, HasALengthBetweenTheLimits) {
 
 TEST(Secret, CopiesAndMovesKeepIt) {
   const Mac expected = SignWith(kText, "x");
-  Secret first = *Secret::FromBytes(kText);
-  Secret second = first;
+  Secret second;
+  {
+    const Secret first = *Secret::FromBytes(kText);
+    second = Secret(first);
+  }
   EXPECT_EQ(SignOf(second, "x"), expected);
   Secret third = *Secret::FromBytes("another secret of mine");
   third = second;
