@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/finite.h"
@@ -21,19 +22,24 @@ Error WrongSize(const char* what, size_t got, size_t wanted) {
 
 class CpuWorkerState final : public WorkerState {
  public:
-  explicit CpuWorkerState(size_t entries) : view_(entries), owed_(entries) {}
+  CpuWorkerState(size_t entries, std::shared_ptr<Workspace> workspace)
+      : view_(entries), owed_(entries), workspace_(std::move(workspace)) {}
 
   Place place() const override { return Place::kCpu; }
   size_t entries() const override { return view_.size(); }
 
   Status Load(std::span<const float> view) override {
+    Status status = Reload(view);
+    if (status.ok()) std::fill(owed_.begin(), owed_.end(), 0.0f);
+    return status;
+  }
+
+  Status Reload(std::span<const float> view) override {
     if (view.size() != entries()) {
       return WrongSize("the view", view.size(), entries());
     }
     Status status = CheckFinite(view, "the view", kUsableBits);
-    if (!status.ok()) return status;
-    std::copy(view.begin(), view.end(), view_.begin());
-    std::fill(owed_.begin(), owed_.end(), 0.0f);
+    if (status.ok()) std::copy(view.begin(), view.end(), view_.begin());
     return status;
   }
 
@@ -41,16 +47,15 @@ class CpuWorkerState final : public WorkerState {
                        const Compression& compression,
                        std::span<std::byte> out) override {
     return WorkerStep({x, entries()}, view_, owed_, coefficients, compression,
-                      workspace_, out);
+                      *workspace_, out);
   }
 
   Status ApplyReply(const Message& reply) override {
-    if (reply.entries() != entries()) {
-      return WrongSize("the reply", reply.entries(), entries());
-    }
-    Status status = CheckNotHuge(reply, "the reply");
-    if (status.ok()) DecodeAdd(reply, view_, 1.0f);
-    return status;
+    return Add(reply, "the reply", view_);
+  }
+
+  Status Owe(const Message& lost) override {
+    return Add(lost, "the lost push", owed_);
   }
 
   Status ReadView(std::span<float> view) const override {
@@ -61,6 +66,16 @@ class CpuWorkerState final : public WorkerState {
   }
 
  private:
+  Status Add(const Message& message, const char* what,
+             std::vector<float>& to) const {
+    if (message.entries() != entries()) {
+      return WrongSize(what, message.entries(), entries());
+    }
+    Status status = CheckNotHuge(message, what);
+    if (status.ok()) DecodeAdd(message, to, 1.0f);
+    return status;
+  }
+
   static Status Read(const std::vector<float>& from, std::span<float> to) {
     if (to.size() != from.size()) {
       return WrongSize("the copy", to.size(), from.size());
@@ -71,7 +86,7 @@ class CpuWorkerState final : public WorkerState {
 
   std::vector<float> view_;
   std::vector<float> owed_;
-  Workspace workspace_;
+  std::shared_ptr<Workspace> workspace_;
 };
 
 std::atomic<GpuWorkerFactory>& GpuFactory() {
@@ -94,7 +109,8 @@ bool RegisterGpuWorker(GpuWorkerFactory factory) {
   return true;
 }
 
-std::unique_ptr<WorkerState> MakeWorkerState(Place wanted, size_t entries) {
+std::unique_ptr<WorkerState> MakeWorkerState(
+    Place wanted, size_t entries, std::shared_ptr<Workspace> workspace) {
   if (wanted == Place::kGpu) {
     Result<std::unique_ptr<WorkerState>> state = MakeOnGpu(entries);
     if (state.ok()) return std::move(*state);
@@ -106,7 +122,8 @@ std::unique_ptr<WorkerState> MakeWorkerState(Place wanted, size_t entries) {
                    state.error().message.c_str());
     });
   }
-  return std::make_unique<CpuWorkerState>(entries);
+  if (workspace == nullptr) workspace = std::make_shared<Workspace>();
+  return std::make_unique<CpuWorkerState>(entries, std::move(workspace));
 }
 
 }  // namespace tensorlightning

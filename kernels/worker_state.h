@@ -20,6 +20,7 @@
 #include "kernels/decode.h"
 #include "kernels/exchange.h"
 #include "kernels/result.h"
+#include "kernels/workspace.h"
 
 namespace tensorlightning {
 
@@ -35,6 +36,8 @@ class WorkerState {
 
   // Starts from a view (host memory, finite) and an empty residual.
   virtual Status Load(std::span<const float> view) = 0;
+  // Goes on from another view; what is owed stays owed.
+  virtual Status Reload(std::span<const float> view) = 0;
 
   // WorkerStep() on x, which is in the memory of place() and has entries()
   // entries. The code goes to `out` in host memory, which needs room for
@@ -46,12 +49,19 @@ class WorkerState {
   // Adds the aggregator's reply to the view.
   virtual Status ApplyReply(const Message& reply) = 0;
 
+  // Owes again what a push held that never arrived.
+  virtual Status Owe(const Message& lost) = 0;
+
   // Copies of the state in host memory, entries() long.
   virtual Status ReadView(std::span<float> view) const = 0;
   virtual Status ReadResidual(std::span<float> residual) const = 0;
 };
 
-std::unique_ptr<WorkerState> MakeWorkerState(Place wanted, size_t entries);
+// States that are used in turns, never at once, may share the workspace that
+// the CPU's needs; without one, each has its own.
+std::unique_ptr<WorkerState> MakeWorkerState(
+    Place wanted, size_t entries,
+    std::shared_ptr<Workspace> workspace = nullptr);
 
 // What a GPU implementation registers when it is linked in; an error says why
 // there is no GPU to be had.

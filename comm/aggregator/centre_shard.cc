@@ -18,12 +18,6 @@ uint32_t CrcOf(const std::vector<float>& values) {
 
 }  // namespace
 
-Compression DenseCompression(ValueCode values) {
-  const bool coarse =
-      values == ValueCode::kBits4 || values == ValueCode::kBits2;
-  return {SelectionRule::ChunkTopK(1.0), coarse ? ValueCode::kBits8 : values};
-}
-
 CentreShard::CentreShard(uint32_t index, const Shard& shard, Rule rule,
                          bool durable_by_snapshot)
     : index_(index),

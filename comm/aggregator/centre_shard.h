@@ -22,6 +22,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/dense.h"
 #include "comm/messages.h"
 #include "comm/shards.h"
 #include "comm/snapshot.h"
@@ -29,10 +30,6 @@
 #include "kernels/result.h"
 
 namespace tensorlightning {
-
-// How entries of a dense shard travel when `values` are asked for: all of them,
-// with at least 8 bits.
-Compression DenseCompression(ValueCode values);
 
 class CentreShard {
  public:

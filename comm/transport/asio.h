@@ -2,6 +2,11 @@
 #ifndef TENSORLIGHTNING_COMM_TRANSPORT_ASIO_H_
 #define TENSORLIGHTNING_COMM_TRANSPORT_ASIO_H_
 
+// Asio 1.74 needs <utility>, and forgets it.
+// clang-format off
+#include <utility>
+// clang-format on
+
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/buffer.hpp>
@@ -18,7 +23,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <utility>  // Asio 1.74 needs it and forgets it.
 
 namespace tensorlightning {
 

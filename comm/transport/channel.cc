@@ -1,6 +1,7 @@
 #include "comm/transport/channel.h"
 
 #include <algorithm>
+#include <boost/asio/ssl/error.hpp>
 #include <cstring>
 #include <sstream>
 
@@ -68,6 +69,11 @@ Awaitable<Status> Channel::ShakeHandsAsClient(const TlsContext& tls,
   read_deadline_.Set(timeouts_.handshake);
   const SysError error = co_await stream_.ShakeHandsAsClient(tls, host);
   read_deadline_.Clear();
+  if (error.category() == asio::error::get_ssl_category() && !closed_) {
+    // A certificate does not get better by asking again.
+    Close({ErrorCode::kRefused,
+           "no TLS handshake with " + peer_ + ": " + error.message()});
+  }
   if (error) co_return Failure("no TLS handshake with", error);
   co_return Done{};
 }

@@ -36,15 +36,20 @@ class GpuWorkerState final : public WorkerState {
   size_t entries() const override { return entries_; }
 
   Status Load(std::span<const float> view) override {
+    Status status = Reload(view);
+    if (status.ok()) {
+      status = ToStatus(cudaMemset(owed_.get(), 0, Bytes()), "clearing");
+    }
+    return status;
+  }
+
+  Status Reload(std::span<const float> view) override {
     Status status = CheckSize("the view", view.size());
     if (status.ok()) status = CheckFinite(view, "the view", kUsableBits);
     if (status.ok()) {
       status = ToStatus(
           cudaMemcpy(view_.get(), view.data(), Bytes(), cudaMemcpyHostToDevice),
           "copy to the GPU");
-    }
-    if (status.ok()) {
-      status = ToStatus(cudaMemset(owed_.get(), 0, Bytes()), "clearing");
     }
     return status;
   }
@@ -72,12 +77,11 @@ class GpuWorkerState final : public WorkerState {
   }
 
   Status ApplyReply(const Message& reply) override {
-    Status status = CheckSize("the reply", reply.entries());
-    if (status.ok()) status = CheckNotHuge(reply, "the reply");
-    if (status.ok()) {
-      status = DecodeAdd(reply, view_.get(), 1.0f, workspace_, stream_);
-    }
-    return status;
+    return Add(reply, "the reply", view_);
+  }
+
+  Status Owe(const Message& lost) override {
+    return Add(lost, "the lost push", owed_);
   }
 
   Status ReadView(std::span<float> view) const override {
@@ -96,6 +100,16 @@ class GpuWorkerState final : public WorkerState {
                  std::string(what) + " has " + std::to_string(got) +
                      " entries, the worker's model " +
                      std::to_string(entries_)};
+  }
+
+  Status Add(const Message& message, const char* what,
+             DeviceBuffer<float>& to) {
+    Status status = CheckSize(what, message.entries());
+    if (status.ok()) status = CheckNotHuge(message, what);
+    if (status.ok()) {
+      status = DecodeAdd(message, to.get(), 1.0f, workspace_, stream_);
+    }
+    return status;
   }
 
   Status Read(const DeviceBuffer<float>& from, std::span<float> to) const {

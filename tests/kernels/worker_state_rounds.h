@@ -59,6 +59,17 @@ void ExchangeRounds(WorkerState& state, WithMemory with_memory) {
     ASSERT_TRUE(state.ReadResidual(residual).ok());
     ASSERT_EQ(BitsOf(view_of_state), BitsOf(view)) << "round " << round;
     ASSERT_EQ(BitsOf(residual), BitsOf(r_reference));
+
+    // Had the push been lost: it is owed again, and the view is taken anew.
+    const auto lost = Message::Parse(push, n);
+    ASSERT_TRUE(state.Owe(*lost).ok());
+    DecodeAdd(*lost, r_reference, 1.0f);
+    ASSERT_TRUE(state.Reload(centre).ok());
+    c_reference = view = centre;
+    ASSERT_TRUE(state.ReadView(view_of_state).ok());
+    ASSERT_TRUE(state.ReadResidual(residual).ok());
+    ASSERT_EQ(BitsOf(view_of_state), BitsOf(centre));
+    ASSERT_EQ(BitsOf(residual), BitsOf(r_reference));
   }
 }
 

@@ -1,0 +1,276 @@
+// ClientCore's exchanges.
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/client/client_core.h"
+#include "comm/crc32c.h"
+
+namespace tensorlightning {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+}  // namespace
+
+std::span<float> ClientCore::Staged(uint32_t shard) {
+  const Shard& place = map_.shards()[shard];
+  return std::span(staging_).subspan(place.begin, place.entries);
+}
+
+// ---- Pushing. ---------------------------------------------------------------
+
+Awaitable<void> ClientCore::RunExchange() {
+  computing_ = true;
+  exchange_start_ = Clock::now();
+  steps_at_start_ = counts_.steps.load(kRelaxed);
+  for (uint32_t i = 0; i < lines_.size(); ++i) {
+    // Replies to earlier shards, and whatever else has come, in between.
+    if (i > 0) co_await asio::post(strand_, asio::use_awaitable);
+    ShardLine& line = lines_[i];
+    if (line.phase != Phase::kReady) {
+      (void)line.worker->Postpone(Staged(i));
+      continue;
+    }
+    const Result<Emitted> emitted =
+        line.worker->Step(Staged(i), live_.load(kRelaxed), push_);
+    if (!emitted.ok()) {
+      counts_.not_finite.fetch_add(1, kRelaxed);
+      const std::lock_guard lock(mutex_);
+      exchange_error_ = emitted.error();
+      continue;
+    }
+    const uint64_t sequence = line.next++;
+    const auto code = std::span(push_).first(emitted->bytes);
+    if (options_.on_push) options_.on_push(i, sequence, code);
+    Keep(line, sequence, code);
+    line.phase = Phase::kPushed;
+    line.in_exchange = true;
+    ++waiting_;
+    counts_.entries_sent.fetch_add(emitted->kept, kRelaxed);
+    SendPush(line, i);
+  }
+  computing_ = false;
+  if (options_.policy.rule == Rule::kAverage) {
+    correction_.store(true, std::memory_order_release);
+  }
+  FinishIfDone();
+}
+
+void ClientCore::SendPush(ShardLine& line, uint32_t shard) {
+  Channel* const channel = ChannelOf(line);
+  if (channel == nullptr) return;  // Later, on the next connection.
+  const Kept& push = line.kept.back();
+  line.sending = true;
+  line.queued = Clock::now();
+  channel->SendBorrowed(Header(FrameType::kPush, shard, push.sequence),
+                        push.code);
+}
+
+void ClientCore::Keep(ShardLine& line, uint64_t sequence,
+                      std::span<const std::byte> code) {
+  Bytes memory;
+  if (!spare_.empty()) {
+    memory = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  memory.assign(code.begin(), code.end());
+  kept_bytes_ += memory.size();
+  line.kept.push_back({sequence, std::move(memory)});
+  while (kept_bytes_ > options_.max_kept_bytes && line.kept.size() > 1) {
+    counts_.forgotten.fetch_add(1, kRelaxed);
+    Recycle(line.kept.front());
+    line.kept.pop_front();
+  }
+}
+
+void ClientCore::Recycle(Kept& kept) {
+  kept_bytes_ -= kept.code.size();
+  if (spare_.size() < 2 * lines_.size()) spare_.push_back(std::move(kept.code));
+}
+
+void ClientCore::ForgetUpTo(ShardLine& line, uint64_t durable) {
+  while (!line.kept.empty() && line.kept.front().sequence <= durable) {
+    Recycle(line.kept.front());
+    line.kept.pop_front();
+  }
+}
+
+void ClientCore::FinishIfDone() {
+  if (computing_ || waiting_ > 0 || !busy_.load(kRelaxed)) return;
+  if (options_.policy.rule != Rule::kAverage) {
+    for (uint32_t i = 0; i < lines_.size(); ++i) {
+      lines_[i].worker->Deliver(Staged(i), lines_[i].reply_live);
+    }
+    correction_.store(true, std::memory_order_release);
+  }
+  counts_.exchanges.fetch_add(1, kRelaxed);
+  counts_.dense_bytes.fetch_add(2 * sizeof(float) * map_.entries(), kRelaxed);
+  counts_.steps_behind.fetch_add(counts_.steps.load(kRelaxed) - steps_at_start_,
+                                 kRelaxed);
+  counts_.latency.Add(Clock::now() - exchange_start_);
+  busy_.store(false, std::memory_order_release);
+  Notify();
+}
+
+void ClientCore::Answered(ShardLine& line) {
+  if (!line.in_exchange) return;
+  line.in_exchange = false;
+  --waiting_;
+  FinishIfDone();
+}
+
+Status ClientCore::OnReply(uint32_t shard, uint64_t sequence,
+                           std::span<const std::byte> payload) {
+  ShardLine& line = lines_[shard];
+  const Result<Standing> standing = Standing::Parse(payload);
+  if (!standing.ok()) return standing.error();
+  // A ghost: the answer to a push that was answered on another connection.
+  if (line.phase != Phase::kPushed || sequence + 1 != line.next) return Done{};
+  if (line.sending) {
+    return Error{ErrorCode::kCorrupt,
+                 "a reply to a push that has not left yet"};
+  }
+  const Result<Message> reply = Message::Parse(
+      payload.subspan(Standing::kBytes), map_.shards()[shard].entries);
+  const Status applied =
+      reply.ok() ? line.worker->ApplyReply(*reply) : Status(reply.error());
+  if (!applied.ok()) {
+    options_.log.Warning(
+        "unusable reply",
+        {{"shard", shard}, {"reason", applied.error().message}});
+    SendPull(line, shard);
+    return Done{};
+  }
+  counts_.round_trip.Add(Clock::now() - line.queued);
+  counts_.pushes.fetch_add(1, kRelaxed);
+  counts_.entries_received.fetch_add(reply->kept(), kRelaxed);
+  if (standing->version > line.version + 1) {
+    counts_.staleness.fetch_add(standing->version - line.version - 1, kRelaxed);
+  }
+  line.version = standing->version;
+  line.reply_live = standing->live;
+  live_.store(standing->live, kRelaxed);
+  ForgetUpTo(line, standing->durable);
+  line.phase = Phase::kReady;
+  Answered(line);
+  return Done{};
+}
+
+void ClientCore::OnRefused(uint32_t shard, uint64_t sequence,
+                           std::span<const std::byte> payload) {
+  ShardLine& line = lines_[shard];
+  if (line.phase != Phase::kPushed || sequence + 1 != line.next) return;
+  const Result<Complaint> complaint = Complaint::Parse(payload);
+  const std::string why =
+      complaint.ok() ? complaint->message : "it did not say why";
+  options_.log.Warning("push refused", {{"shard", shard}, {"reason", why}});
+  counts_.refused.fetch_add(1, kRelaxed);
+  {
+    const std::lock_guard lock(mutex_);
+    exchange_error_ = {ErrorCode::kNotFinite,
+                       "the aggregator refused a push: " + why};
+  }
+  // It is not to be owed again; the view, which has it, is taken anew.
+  Recycle(line.kept.back());
+  line.kept.pop_back();
+  SendPull(line, shard);
+}
+
+// ---- Pulling. ---------------------------------------------------------------
+
+void ClientCore::SendPull(ShardLine& line, uint32_t shard) {
+  line.phase = Phase::kPulling;
+  Channel* const channel = ChannelOf(line);
+  if (channel != nullptr) channel->Send(Header(FrameType::kPull, shard));
+}
+
+// The aggregator has no weights for this shard.
+void ClientCore::BringWeights(ShardLine& line, uint32_t shard) {
+  line.phase = Phase::kUnsynced;
+  Channel* const channel = ChannelOf(line);
+  if (rank_ != 0 || channel == nullptr) return;  // The ticker asks again.
+  const Shard& place = map_.shards()[shard];
+  Bytes floats(place.entries * sizeof(float));
+  std::vector<float> weights(place.entries);
+  if (line.loaded) {
+    // It had them once, and has lost them: what this worker knows of the
+    // centre is the best there is, and has all of its own pushes in it.
+    (void)line.worker->ReadView(weights);
+    for (Kept& kept : line.kept) Recycle(kept);
+    line.kept.clear();
+  } else {
+    const auto from = weights_.begin() + static_cast<ptrdiff_t>(place.begin);
+    std::copy_n(from, place.entries, weights.begin());
+  }
+  std::copy_n(reinterpret_cast<const std::byte*>(weights.data()), floats.size(),
+              floats.begin());
+  channel->Send(Header(FrameType::kInit, shard), std::move(floats));
+  SendPull(line, shard);
+}
+
+void ClientCore::OweAgain(ShardLine& line, uint32_t shard, uint64_t applied) {
+  while (!line.kept.empty() && line.kept.back().sequence > applied) {
+    Kept& lost = line.kept.back();
+    const Result<Message> push =
+        Message::Parse(lost.code, map_.shards()[shard].entries);
+    if (push.ok()) (void)line.worker->Owe(*push);
+    counts_.owed_again.fetch_add(1, kRelaxed);
+    Recycle(lost);
+    line.kept.pop_back();
+  }
+}
+
+Status ClientCore::OnState(uint32_t shard, uint64_t applied,
+                           std::span<const std::byte> payload) {
+  ShardLine& line = lines_[shard];
+  const Result<Standing> standing = Standing::Parse(payload);
+  if (!standing.ok()) return standing.error();
+  const size_t entries = map_.shards()[shard].entries;
+  if (payload.size() != Standing::kBytes + entries * sizeof(float) ||
+      line.sending) {
+    return Error{ErrorCode::kCorrupt,
+                 "a state of the wrong size, or too early"};
+  }
+  if (line.phase != Phase::kPulling) return Done{};  // Asked for twice.
+  const std::span<const std::byte> bytes = payload.subspan(Standing::kBytes);
+  const Status loaded = line.worker->Load(
+      {reinterpret_cast<const float*>(bytes.data()), entries});
+  if (!loaded.ok()) return loaded;
+  if (line.loaded) counts_.resyncs.fetch_add(1, kRelaxed);
+  OweAgain(line, shard, applied);
+  ForgetUpTo(line, standing->durable);
+  line.next = applied + 1;
+  line.version = standing->version;
+  line.phase = Phase::kReady;
+  live_.store(standing->live, kRelaxed);
+  if (!line.loaded) {
+    line.loaded = true;
+    if (--unsynced_ == 0) {
+      weights_ = {};
+      synced_.store(true);
+      Notify();
+    }
+  }
+  Answered(line);
+  AnswerOne(FrameType::kPull);
+  return Done{};
+}
+
+Status ClientCore::OnDigest(uint32_t shard, uint64_t applied,
+                            std::span<const std::byte> payload) {
+  const Result<Digest> digest = Digest::Parse(payload);
+  if (!digest.ok()) return digest.error();
+  if (answered_.load()) return Done{};
+  const ShardLine& line = lines_[shard];
+  digest_view_.resize(map_.shards()[shard].entries);
+  (void)line.worker->ReadView(digest_view_);
+  const uint32_t here = Crc32c(std::as_bytes(std::span(digest_view_)));
+  if (here != digest->view || applied + 1 != line.next) question_.agree = false;
+  AnswerOne(FrameType::kDigest);
+  return Done{};
+}
+
+}  // namespace tensorlightning

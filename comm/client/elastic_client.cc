@@ -1,0 +1,145 @@
+#include "comm/client/elastic_client.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include "comm/client/client_core.h"
+#include "comm/transport/thread_pool.h"
+
+namespace tensorlightning {
+namespace {
+
+constexpr std::chrono::milliseconds kLeaving{2'000};
+
+uint64_t TimeAsAttempt() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ElasticClient>> ElasticClient::Start(
+    ClientOptions options, const Layout& layout, Tensors tensors) {
+  if (options.aggregators.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "no aggregator is given: set TL_AGGREGATOR=host:port"};
+  }
+  Status status = options.policy.Check();
+  if (!status.ok()) return status.error();
+  if (options.job.empty() || options.job.size() > kMaxIdBytes) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "a job's name has 1 to " + std::to_string(kMaxIdBytes) + " bytes"};
+  }
+  if (options.attempt == 0) options.attempt = TimeAsAttempt();
+  if (options.schedule == nullptr) {
+    options.schedule = std::make_shared<Every>(10);
+  }
+  std::shared_ptr<ThreadPool> pool = options.pool;
+  if (pool == nullptr) pool = std::make_shared<ThreadPool>(1);
+
+  const bool averages = options.policy.rule == Rule::kAverage;
+  const ShardMap map(layout);
+  status = map.CheckSizes(tensors);
+  if (!status.ok()) return status.error();
+  std::vector<float> weights(map.entries());
+  if (averages) map.Gather(tensors, weights);
+  auto core = std::make_shared<ClientCore>(std::move(options), layout,
+                                           std::move(weights), *pool);
+  std::unique_ptr<ElasticClient> client(
+      new ElasticClient(core, std::move(pool)));
+  core->Begin();
+  status = core->WaitUntilSynced();
+  if (status.ok() && averages) {
+    status = core->StageView();
+    if (status.ok()) core->map().Scatter(core->staging(), tensors);
+  }
+  if (!status.ok()) return status.error();
+  return client;
+}
+
+ElasticClient::ElasticClient(std::shared_ptr<ClientCore> core,
+                             std::shared_ptr<ThreadPool> pool)
+    : pool_(std::move(pool)), core_(std::move(core)) {}
+
+ElasticClient::~ElasticClient() {
+  // What has not ended by then ends with the next turn of its strand.
+  if (!core_->End(kLeaving)) (void)core_->End(kLeaving);
+}
+
+Result<bool> ElasticClient::Collect(Tensors tensors) {
+  Status sizes = core_->map().CheckSizes(tensors);
+  if (!sizes.ok()) return sizes.error();
+  if (!core_->correction_waiting()) return false;
+  if (core_->options().policy.rule == Rule::kAverage) {
+    core_->map().ScatterAdd(core_->staging(), tensors);
+  } else {
+    core_->map().Scatter(core_->staging(), tensors);
+  }
+  core_->CorrectionTaken();
+  return true;
+}
+
+Result<bool> ElasticClient::Exchange(Tensors tensors) {
+  if (std::optional<Error> failure = core_->failure()) return *failure;
+  const Result<bool> collected = Collect(tensors);
+  if (!collected.ok()) return collected.error();
+  if (std::optional<Error> error = core_->TakeExchangeError()) return *error;
+  if (core_->busy()) {
+    core_->counts().backed_off.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  core_->map().Gather(tensors, core_->staging());
+  core_->StartExchange();
+  core_->options().schedule->Started(tensors);
+  return true;
+}
+
+Result<bool> ElasticClient::Step(Tensors tensors) {
+  core_->counts().steps.fetch_add(1, std::memory_order_relaxed);
+  if (!core_->options().schedule->Due(tensors)) {
+    const Result<bool> collected = Collect(tensors);
+    if (!collected.ok()) return collected.error();
+    return false;
+  }
+  return Exchange(tensors);
+}
+
+bool ElasticClient::busy() const { return core_->busy(); }
+
+Status ElasticClient::Wait(std::chrono::milliseconds patience) {
+  return core_->WaitUntilIdle(patience);
+}
+
+Status ElasticClient::Pull(Tensors tensors) {
+  Status status = core_->map().CheckSizes(tensors);
+  if (!status.ok()) return status;
+  // What the last exchange wants to add is void: the centre replaces it.
+  status = core_->WaitUntilIdle(core_->options().patience);
+  if (status.ok()) core_->CorrectionTaken();
+  if (status.ok()) status = core_->PullAll();
+  if (status.ok()) status = core_->StageView();
+  if (status.ok()) core_->map().Scatter(core_->staging(), tensors);
+  return status;
+}
+
+Status ElasticClient::Finish(Tensors tensors) {
+  Status status = Pull(tensors);
+  (void)core_->End(kLeaving);
+  return status;
+}
+
+Result<bool> ElasticClient::ViewsAgree() { return core_->CompareDigests(); }
+
+Result<std::string> ElasticClient::AggregatorStatus() {
+  return core_->AskStatus();
+}
+
+uint32_t ElasticClient::rank() const { return core_->rank(); }
+uint32_t ElasticClient::live() const { return core_->live(); }
+const ClientCounts& ElasticClient::counts() const { return core_->counts(); }
+void ElasticClient::CutConnections() { core_->CutConnections(); }
+
+}  // namespace tensorlightning

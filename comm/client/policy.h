@@ -1,0 +1,45 @@
+// What a worker and its aggregator do with each other: the algorithm and its
+// numbers.
+//
+//   elastic   push = pull = beta / p     the default
+//   local     push = 1 / p, pull = 1     sparse local SGD
+//   dense     elastic, unpruned          what every claim is measured against
+//   gradient  gradients instead of models, with or without a barrier
+//
+// p is the number of live workers, and follows it.
+#ifndef TENSORLIGHTNING_COMM_CLIENT_POLICY_H_
+#define TENSORLIGHTNING_COMM_CLIENT_POLICY_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "comm/messages.h"
+#include "kernels/exchange.h"
+#include "kernels/result.h"
+
+namespace tensorlightning {
+
+struct Policy {
+  Rule rule = Rule::kAverage;
+  // Numerators: the coefficients are these over p, at most 1.
+  double push = 0.9;
+  double pull = 0.9;
+  bool pull_over_p = true;  // False: pull is taken as it is.
+
+  Compression up{SelectionRule::ChunkTopK(0.01), ValueCode::kBits4};
+  Compression down{SelectionRule::ChunkTopK(0.03), ValueCode::kBits4};
+
+  static Policy Elastic(double beta = 0.9);
+  static Policy Local();
+  static Policy Dense(double beta = 0.9);
+  static Policy Gradient(bool synchronous);
+  // "elastic", "local", "dense", "gradient", "gradient-async".
+  static Result<Policy> FromName(std::string_view name);
+
+  Coefficients For(uint32_t live) const;
+  Status Check() const;
+};
+
+}  // namespace tensorlightning
+
+#endif  // TENSORLIGHTNING_COMM_CLIENT_POLICY_H_
