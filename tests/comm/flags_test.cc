@@ -199,7 +199,7 @@ TEST(Flags, LeaveAVariableAloneWhoseValueIsBad) {
 TEST(Flags, SuggestTheNearestName) {
   for (const auto& [argument, said] : std::vector<BadValue>{
            {"--lisen=x", "--lisen is unknown; did you mean --listen?"},
-           {"--workres=3", "did you mean --workers?"},
+           {"--wokresr=3", "did you mean --workers?"},  // Swapped twice.
            {"--format_", "did you mean --format?"},
            {"--check", "did you mean --checksums?"},  // Its beginning.
            {"--no-checksum", "did you mean --no-checksums?"},
