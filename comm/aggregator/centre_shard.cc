@@ -79,8 +79,10 @@ std::optional<CentreShard::View> CentreShard::Pull(uint32_t rank,
   Slot& slot = SlotOf(rank);
   slot.view = centre_;
   slot.compression = dense_ ? DenseCompression(reply.values) : reply;
-  // The answer to its last push, if it waits for one, is in the view now.
+  // The answer to its last push, if it waits for one, is in the view now; a
+  // reply to the view before would not fit this one.
   slot.waiting = false;
+  slot.reply.clear();
   return View{StandingOf(rank), slot.applied, slot.view};
 }
 
@@ -116,7 +118,7 @@ CentreShard::Pushed CentreShard::Push(uint32_t rank, uint64_t sequence,
   Slot& slot = SlotOf(rank);
   if (slot.view.empty()) return {Verdict::kResync, {}};
   if (sequence < slot.applied) return {Verdict::kIgnore, {}};
-  if (sequence == slot.applied && sequence != 0) {
+  if (sequence == slot.applied && (slot.waiting || !slot.reply.empty())) {
     return {slot.waiting ? Verdict::kWait : Verdict::kReply, {}};
   }
   if (sequence != slot.applied + 1) return {Verdict::kResync, {}};

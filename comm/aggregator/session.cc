@@ -109,7 +109,7 @@ Awaitable<Status> Session::Admit() {
   const Hello& hello = handshake_.hello();
   const Result<FrameHeader> header =
       co_await channel_->ReadHeader(service_.options().timeouts.handshake);
-  if (!header.ok()) co_return header.error();
+  if (!header.ok()) co_return Complain(WireError::kBadFrame, header.error());
   if (header->type != FrameType::kJoin) {
     co_return Complain(WireError::kBadFrame,
                        OutOfPlace(*header, "where a join was due"));
