@@ -54,9 +54,10 @@ class Log {
   enum class Format : uint8_t { kText, kJson };
 
   // Writes to the file descriptor, which must stay open. Thread-safe.
-  explicit Log(int fd = 2, LogLevel least = LogLevel::kInfo,
+  explicit Log(int fd, LogLevel least = LogLevel::kInfo,
                Format format = Format::kText)
       : fd_(fd), least_(least), format_(format) {}
+  Log() : Log(2) {}  // stderr
 
   using Fields = std::initializer_list<LogField>;
   void Debug(std::string_view event, Fields fields = {}) const;

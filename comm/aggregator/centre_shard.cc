@@ -31,6 +31,10 @@ Status CentreShard::Restore(const ShardSnapshot& snapshot) {
   if (!status.ok()) return status;
   version_ = snapshot.version;
   for (const AppliedPush& applied : snapshot.applied) {
+    if (applied.rank >= kMaxRanks) {
+      return Error{ErrorCode::kCorrupt, "the snapshot speaks of rank " +
+                                            std::to_string(applied.rank)};
+    }
     Slot& slot = SlotOf(applied.rank);
     slot.applied = slot.durable = applied.sequence;
   }

@@ -33,6 +33,8 @@ namespace tensorlightning {
 
 class CentreShard {
  public:
+  static constexpr uint32_t kMaxRanks = 1 << 16;
+
   // `durable_by_snapshot`: pushes count as safe only once MarkDurable() says
   // so; otherwise at once.
   CentreShard(uint32_t index, const Shard& shard, Rule rule,

@@ -14,7 +14,7 @@ namespace tensorlightning {
 namespace {
 
 constexpr size_t kGreetingQueue = 8;
-constexpr std::chrono::milliseconds kLeaseCheck{200};
+constexpr std::chrono::milliseconds kLeaseCheck{100};
 // Until workers have read that the aggregator ends.
 constexpr std::chrono::milliseconds kFarewell{1'000};
 
@@ -320,6 +320,7 @@ void Service::Ended(const std::shared_ptr<Session>& session, const Error& why) {
 }
 
 Awaitable<void> Service::WatchLeases() {
+  uint32_t announced = 0;
   while (true) {
     SysError error;
     lease_timer_.expires_after(kLeaseCheck);
@@ -337,6 +338,12 @@ Awaitable<void> Service::WatchLeases() {
             WireError::kBusy, "nothing was heard for the time of a lease");
       }
       DropViews(gone.member->rank);
+    }
+    // The workers' coefficients follow their number.
+    if (members_.live() == announced) continue;
+    announced = members_.live();
+    for (const std::shared_ptr<Session>& session : members_.Sessions()) {
+      session->Announce();
     }
   }
 }

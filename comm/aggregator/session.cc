@@ -416,6 +416,12 @@ void Session::SendReply(uint32_t shard, const CentreShard::Reply& reply) {
                          Stamp(reply.standing), reply.code);
 }
 
+void Session::Announce() {
+  asio::post(channel_->strand(), [self = shared_from_this()] {
+    if (self->centre_ != nullptr) (void)self->OnPing();
+  });
+}
+
 void Session::Deliver(uint32_t shard, CentreShard::Reply reply) {
   asio::post(channel_->strand(), [self = shared_from_this(), shard, reply] {
     if (!self->channel_->closed()) self->SendReply(shard, reply);

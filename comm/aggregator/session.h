@@ -37,6 +37,9 @@ class Session : public std::enable_shared_from_this<Session> {
   // A reply that had to wait is ready. From any strand.
   void Deliver(uint32_t shard, CentreShard::Reply reply);
 
+  // Tells the worker how many there are now. From any strand.
+  void Announce();
+
   const std::string& peer() const { return channel_->peer(); }
   // None before it has joined.
   const std::shared_ptr<Member>& member() const { return member_; }

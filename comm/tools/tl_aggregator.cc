@@ -211,6 +211,7 @@ int Main(std::span<const char* const> arguments) {
   if (!options.ok()) return Complain(options.error());
   RaiseFileLimit();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // A limit on files is an error, not the end.
   // Signals are to be caught before anybody is told that it runs.
   asio::io_context context;
   asio::signal_set signals(context, SIGTERM, SIGINT);

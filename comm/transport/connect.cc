@@ -1,5 +1,7 @@
 #include "comm/transport/connect.h"
 
+#include <sys/un.h>
+
 #include <memory>
 #include <vector>
 
@@ -14,8 +16,9 @@ Awaitable<Result<std::vector<Address>>> Resolve(
     const Endpoint& endpoint,
     const std::shared_ptr<asio::ip::tcp::resolver>& resolver) {
   if (endpoint.is_unix()) {
-    co_return std::vector<Address>{
-        asio::local::stream_protocol::endpoint(endpoint.unix_path)};
+    const Result<Address> address = UnixAddress(endpoint.unix_path);
+    if (!address.ok()) co_return address.error();
+    co_return std::vector<Address>{*address};
   }
   SysError error;
   const asio::ip::tcp::resolver::results_type found =
@@ -31,6 +34,16 @@ Awaitable<Result<std::vector<Address>>> Resolve(
 }
 
 }  // namespace
+
+Result<Address> UnixAddress(const std::string& path) {
+  sockaddr_un address{};
+  if (path.empty() || path.size() >= sizeof(address.sun_path)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "unix:" + path + ": the path of a Unix socket has 1 to " +
+                     std::to_string(sizeof(address.sun_path) - 1) + " bytes"};
+  }
+  return Address(asio::local::stream_protocol::endpoint(path));
+}
 
 Awaitable<Result<Socket>> Connect(Strand strand, const Endpoint& endpoint,
                                   std::chrono::milliseconds patience,

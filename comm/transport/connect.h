@@ -11,6 +11,10 @@
 
 namespace tensorlightning {
 
+// The address of a Unix socket; an error when its path is too long for one.
+Result<asio::generic::stream_protocol::endpoint> UnixAddress(
+    const std::string& path);
+
 // A socket on `strand`, connected to the first address of the endpoint that
 // answers. On errors: whom it tried and what each said. `cancel`: another
 // coroutine of the strand cancels it to give up early.

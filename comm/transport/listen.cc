@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/transport/connect.h"
 #include "comm/transport/stream.h"
 
 namespace tensorlightning {
@@ -20,7 +21,7 @@ constexpr std::chrono::milliseconds kRest{100};
 
 Result<Address> Resolve(asio::io_context& context, const Endpoint& endpoint) {
   if (endpoint.is_unix()) {
-    return Address(asio::local::stream_protocol::endpoint(endpoint.unix_path));
+    return UnixAddress(endpoint.unix_path);
   }
   SysError error;
   asio::ip::tcp::resolver resolver(context);

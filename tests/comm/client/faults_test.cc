@@ -1,0 +1,265 @@
+// Connections that break and aggregators that restart, in one process, where
+// sanitizers see both ends.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/snapshot.h"
+#include "kernels/decode.h"
+#include "tests/comm/client/workers.h"
+
+namespace tensorlightning::testing {
+namespace {
+
+TEST(Faults, CutConnectionsLoseNothingAndApplyNothingTwice) {
+  const auto aggregator = StartAggregator();
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (uint32_t i = 0; i < 3; ++i) {
+    workers.push_back(std::make_unique<Worker>(i));
+    ASSERT_TRUE(workers[i]->Start(OptionsFor(*aggregator)).ok());
+  }
+  std::vector<std::thread> threads;
+  for (const auto& worker : workers) {
+    threads.emplace_back([&worker] {
+      for (int i = 0; i < 30; ++i) {
+        worker->Move(0.01f);
+        ASSERT_TRUE(worker->client().Exchange(worker->tensors()).ok());
+        if (i % 3 == 0) worker->client().CutConnections();
+        ASSERT_TRUE(worker->client().Wait(kPatience).ok());
+      }
+      worker->ExpectViewsAgree();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(aggregator->totals().pushes, 3u * 30 * 3);
+  uint64_t reconnects = 0;
+  for (const auto& worker : workers) {
+    reconnects += worker->client().counts().reconnects;
+    EXPECT_EQ(worker->client().counts().owed_again, 0u)
+        << "views survive a lost connection";
+  }
+  EXPECT_GE(reconnects, 15u);
+}
+
+// Every push, by rank, shard and number; of a number used again after a
+// restart, the last is what counts.
+class Ledger {
+ public:
+  std::function<void(uint32_t, uint64_t, std::span<const std::byte>)> Of(
+      uint32_t rank) {
+    return [this, rank](uint32_t shard, uint64_t sequence,
+                        std::span<const std::byte> code) {
+      const std::lock_guard lock(mutex_);
+      pushes_[{rank, shard, sequence}].assign(code.begin(), code.end());
+    };
+  }
+
+  // What the centre must be, if it was zeros and `applied` is in it.
+  std::vector<float> Sum(const ShardSnapshot& snapshot) const {
+    std::vector<float> sum(snapshot.centre.size());
+    for (const AppliedPush& last : snapshot.applied) {
+      for (uint64_t n = 1; n <= last.sequence; ++n) {
+        const Bytes& code = pushes_.at({last.rank, snapshot.shard, n});
+        DecodeAdd(*Message::Parse(code, sum.size()), sum, 1.0f);
+      }
+    }
+    return sum;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::tuple<uint32_t, uint32_t, uint64_t>, Bytes> pushes_;
+};
+
+TEST(Faults, ARestartedAggregatorGoesOnFromItsSnapshotAndLosesNothing) {
+  const std::string folder = MakeFolder();
+  AggregatorOptions options;
+  options.snapshot_folder = folder;
+  options.snapshot_every = std::chrono::milliseconds(40);
+  const std::string path = folder + "/socket";
+  options.listen = {{"", 0, path}};
+  const auto start = [&] { return StartAggregator(options); };
+  auto aggregator = start();
+
+  Ledger ledger;
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (uint32_t i = 0; i < 2; ++i) {
+    ClientOptions client = OptionsFor(*aggregator);
+    client.policy = Policy::Gradient(false);
+    // Exact sums in any order: whole numbers, unpruned and unrounded.
+    client.policy.up = client.policy.down = Policy::Dense().up;
+    client.rank = static_cast<int32_t>(i);
+    client.on_push = ledger.Of(i);
+    workers.push_back(std::make_unique<Worker>(i));
+    ASSERT_TRUE(workers[i]->Start(client).ok());
+  }
+  constexpr int kExchanges = 40;
+  std::atomic<int> running{2};
+  std::vector<std::thread> threads;
+  for (const auto& worker : workers) {
+    threads.emplace_back([&worker, &running] {
+      for (int i = 0; i < kExchanges; ++i) {
+        for (std::vector<float>& tensor : worker->values()) {
+          for (size_t j = 0; j < tensor.size(); ++j) {
+            tensor[j] = static_cast<float>((j + static_cast<size_t>(i)) % 16);
+          }
+        }
+        worker->Exchange();
+      }
+      running.fetch_sub(1);
+    });
+  }
+  int restarts = 0;
+  while (running.load() > 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    // A crash, as far as the disk can tell: what came after the last snapshot
+    // is gone with the copy of the folder that the next one starts from.
+    const std::string saved = folder + "-saved";
+    std::filesystem::remove_all(saved);
+    std::filesystem::copy(folder, saved,
+                          std::filesystem::copy_options::skip_existing |
+                              std::filesystem::copy_options::recursive);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    aggregator.reset();
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().extension() == ".tls") {
+        std::filesystem::remove(entry.path());
+      }
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(saved)) {
+      if (entry.path().extension() == ".tls") {
+        std::filesystem::copy(entry.path(), folder);
+      }
+    }
+    aggregator = start();
+    ++restarts;
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(restarts, 1);
+  // Everything each worker brought is in the centre, or owed by nobody.
+  for (const auto& worker : workers) {
+    worker->ExpectViewsAgree();
+    EXPECT_EQ(worker->client().counts().forgotten, 0u);
+  }
+  // One more exchange of nothing brings what is still owed.
+  for (const auto& worker : workers) {
+    for (std::vector<float>& tensor : worker->values()) {
+      std::fill(tensor.begin(), tensor.end(), 0.0f);
+    }
+    worker->Exchange();
+  }
+  ASSERT_TRUE(aggregator->Stop().ok());
+  const Result<FoundSnapshot> found = FindSnapshot(folder);
+  ASSERT_TRUE(found.ok() && found->snapshot.has_value());
+  for (const ShardSnapshot& shard : found->snapshot->shards) {
+    EXPECT_EQ(shard.centre, ledger.Sum(shard)) << "shard " << shard.shard;
+  }
+  // And it is all that was ever brought: two workers, each 40 rounds.
+  const ShardSnapshot& first = found->snapshot->shards[0];
+  for (size_t j = 0; j < 100; ++j) {
+    float expected = 0.0f;
+    for (size_t i = 0; i < kExchanges; ++i) {
+      expected += 2.0f * static_cast<float>((j + i) % 16);
+    }
+    ASSERT_EQ(first.centre[j], expected) << "entry " << j;
+  }
+  workers.clear();
+  std::filesystem::remove_all(folder);
+  std::filesystem::remove_all(folder + "-saved");
+}
+
+TEST(Faults, AnAggregatorThatLostEverythingGetsItBackFromRankZero) {
+  const std::string path = MakeFolder() + "/socket";
+  AggregatorOptions options;
+  options.listen = {{"", 0, path}};
+  auto aggregator = StartAggregator(options);
+  Worker first(1);
+  Worker second(2);
+  ASSERT_TRUE(first.Start(OptionsFor(*aggregator)).ok());
+  ASSERT_TRUE(second.Start(OptionsFor(*aggregator)).ok());
+  for (int i = 0; i < 3; ++i) {
+    first.Move(0.1f);
+    first.Exchange();
+    second.Move(0.1f);
+    second.Exchange();
+  }
+  aggregator.reset();
+  aggregator = StartAggregator(options);
+  first.Exchange();
+  second.Exchange();
+  first.ExpectViewsAgree();
+  second.ExpectViewsAgree();
+  EXPECT_GE(first.client().counts().resyncs, 3u);
+}
+
+TEST(Faults, AWorkerWhoseLeaseRanOutComesBack) {
+  AggregatorOptions options;
+  options.lease = std::chrono::milliseconds(400);
+  options.snapshot_folder = MakeFolder();
+  options.snapshot_every = std::chrono::hours(1);
+  const auto aggregator = StartAggregator(std::move(options));
+  ClientOptions client = OptionsFor(*aggregator);
+  Worker worker(1);
+  ASSERT_TRUE(worker.Start(client).ok());
+  worker.Exchange();
+  // Its signs of life stop with the pool's only thread.
+  worker.Crash();
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (aggregator->totals().live > 0 &&
+         std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(aggregator->totals().live, 0u);
+  Worker again(2);
+  client.rank = 0;
+  ASSERT_TRUE(again.Start(client).ok());
+  again.Exchange();
+  again.ExpectViewsAgree();
+}
+
+TEST(Faults, ClientsEndCleanlyFromAnyState) {
+  const auto aggregator = StartAggregator();
+  std::mt19937 random(5);
+  for (int i = 0; i < 20; ++i) {
+    Worker worker(static_cast<uint32_t>(i));
+    ASSERT_TRUE(worker.Start(OptionsFor(*aggregator)).ok());
+    if (random() % 2 == 0) (void)worker.client().Exchange(worker.tensors());
+    if (random() % 3 == 0) worker.client().CutConnections();
+    if (random() % 2 == 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+    }
+    worker.Crash();
+  }
+}
+
+TEST(Faults, AggregatorsEndCleanlyWhileEverybodyTalks) {
+  for (int round = 0; round < 5; ++round) {
+    auto aggregator = StartAggregator();
+    Worker first(1);
+    Worker second(2);
+    ASSERT_TRUE(first.Start(OptionsFor(*aggregator)).ok());
+    ASSERT_TRUE(second.Start(OptionsFor(*aggregator)).ok());
+    std::atomic<bool> stop{false};
+    std::thread busy([&] {
+      while (!stop.load()) {
+        (void)first.client().Exchange(first.tensors());
+        (void)second.client().Exchange(second.tensors());
+      }
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 * round));
+    EXPECT_TRUE(aggregator->Stop().ok());
+    stop.store(true);
+    busy.join();
+  }
+}
+
+}  // namespace
+}  // namespace tensorlightning::testing
