@@ -143,10 +143,15 @@ Awaitable<Status> Channel::ReadPayload(std::span<std::byte> to) {
   uint32_t crc = 0;
   Status status = co_await Fill(to, &crc);
   if (!status.ok()) co_return status;
+  status = co_await CheckTrailer(crc);
+  co_return status;
+}
+
+Awaitable<Status> Channel::CheckTrailer(uint32_t crc) {
   uint32_t sent_crc = 0;
   const std::span<std::byte> trailer =
       std::as_writable_bytes(std::span(&sent_crc, 1));
-  status = co_await Fill(trailer, nullptr);
+  const Status status = co_await Fill(trailer, nullptr);
   if (!status.ok()) co_return status;
   if (crc != sent_crc) {
     co_return Error{ErrorCode::kCorrupt, "a payload from " + peer_ +
@@ -165,8 +170,17 @@ Awaitable<Result<Bytes>> Channel::ReadSmall(const FrameHeader& header,
                         peer_ + "; at most " + std::to_string(limit) +
                         " are allowed"};
   }
-  Bytes payload(header.payload_bytes);
-  const Status status = co_await ReadPayload(payload);
+  // Memory is taken as bytes come: to announce many costs nothing.
+  Bytes payload;
+  uint32_t crc = 0;
+  while (payload.size() < header.payload_bytes) {
+    const size_t have = payload.size();
+    const size_t piece = std::min(kPieceBytes, header.payload_bytes - have);
+    payload.resize(have + piece);
+    const Status status = co_await Fill(std::span(payload).last(piece), &crc);
+    if (!status.ok()) co_return status.error();
+  }
+  const Status status = co_await CheckTrailer(crc);
   if (!status.ok()) co_return status.error();
   co_return payload;
 }

@@ -68,7 +68,7 @@ class Channel : public Watched, public std::enable_shared_from_this<Channel> {
   // The payload of the header just read; to.size() is header.payload_bytes. An
   // error when the checksum is wrong.
   Awaitable<Status> ReadPayload(std::span<std::byte> to);
-  // For payloads of at most `limit` bytes.
+  // For payloads of at most `limit` bytes; takes memory only as they come.
   Awaitable<Result<Bytes>> ReadSmall(const FrameHeader& header, size_t limit);
 
   // Queues a frame; false when the channel is closed, or closes for lack of
@@ -127,6 +127,8 @@ class Channel : public Watched, public std::enable_shared_from_this<Channel> {
   // Reads into the tail of `to` and, what is more, into the buffer, until `to`
   // is full.
   Awaitable<Status> Fill(std::span<std::byte> to, uint32_t* crc);
+  // Of a payload whose sum is `crc`.
+  Awaitable<Status> CheckTrailer(uint32_t crc);
   Awaitable<Result<size_t>> ReadOnce(std::span<std::byte> to);
   size_t TakeBuffered(std::span<std::byte> to);
   Error Failure(const char* doing, const SysError& error);
