@@ -46,15 +46,17 @@ Result<std::unique_ptr<ElasticClient>> ElasticClient::Start(
   if (!status.ok()) return status.error();
   std::vector<float> weights(map.entries());
   if (averages) map.Gather(tensors, weights);
-  auto core = std::make_shared<ClientCore>(std::move(options), layout,
+  auto made = std::make_shared<ClientCore>(std::move(options), layout,
                                            std::move(weights), *pool);
+  // The client alone owns it from here on: the pool must outlive it.
   std::unique_ptr<ElasticClient> client(
-      new ElasticClient(core, std::move(pool)));
-  core->Begin();
-  status = core->WaitUntilSynced();
+      new ElasticClient(std::move(made), std::move(pool)));
+  ClientCore& core = *client->core_;
+  core.Begin();
+  status = core.WaitUntilSynced();
   if (status.ok() && averages) {
-    status = core->StageView();
-    if (status.ok()) core->map().Scatter(core->staging(), tensors);
+    status = core.StageView();
+    if (status.ok()) core.map().Scatter(core.staging(), tensors);
   }
   if (!status.ok()) return status.error();
   return client;

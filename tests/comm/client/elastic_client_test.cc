@@ -37,7 +37,8 @@ TEST(ElasticClient, OthersWaitForRankZero) {
   Worker early(2);
   ClientOptions options = OptionsFor(*aggregator);
   options.rank = 1;
-  std::thread waiting([&] { ASSERT_TRUE(early.Start(options).ok()); });
+  std::thread waiting(
+      [&early, options] { ASSERT_TRUE(early.Start(options).ok()); });
   // Long enough that it has surely been told that there is nothing yet.
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   options.rank = 0;
