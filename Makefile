@@ -5,13 +5,19 @@ FUZZ_SECONDS ?= 20
 OPT_BIN = "$$(bazel info -c opt bazel-bin 2>/dev/null)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench-kernels format lint asan tsan fuzz clean
+.PHONY: help setup tools demo test bench-kernels format lint asan tsan fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what is missing: Debian packages, the venv, Bazel's disk cache
 	@tools/setup.sh
+
+tools: setup ## build tl-aggregator and tl-load into bin/
+	@bazel build -c opt //comm/tools:all
+	@mkdir -p bin
+	@install $(OPT_BIN)/comm/tools/tl-aggregator $(OPT_BIN)/comm/tools/tl-load bin/
+	@echo "bin/tl-aggregator and bin/tl-load are ready: try --help"
 
 demo: setup ## prune and encode a real array: a table and a plot
 	@bazel build -c opt //examples/prune_and_encode
@@ -41,4 +47,4 @@ fuzz: setup ## fuzz each decoder from its kept corpus for FUZZ_SECONDS (20)
 
 clean: ## remove what was built in this clone; caches shared by clones stay
 	@if command -v bazel >/dev/null; then bazel clean; fi
-	@rm -rf .bazel .venv bench/out examples/*/out compile_commands.json user.bazelrc
+	@rm -rf .bazel .venv bin bench/out examples/*/out compile_commands.json user.bazelrc
