@@ -45,19 +45,36 @@ uint64_t Word(const std::byte* at) {
 }
 
 // The instruction takes three cycles but one can be started in each, so three
-// streams run side by side, each over kStride bytes of its own. The
-// long stride makes joining them cheap (three fit into a 4 KiB block), the
-// short one serves what is left.
-constexpr size_t kLongStride = 1344;
+// streams run side by side, each over kStride bytes of its own. Three of the
+// long stride fit into 63 KiB: a stream that stays in a page for a while is one
+// that the processor fetches ahead of, which doubles the speed on data that is
+// in no cache. The others, whose three fit into 4,032 and 384 bytes, serve what
+// is left.
+constexpr size_t kLongStride = 21504;
+constexpr size_t kMiddleStride = 1344;
 constexpr size_t kShortStride = 128;
+
+// The product modulo the polynomial.
+constexpr uint32_t Times(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (; b != 0; b <<= 1) {
+    if ((b & 0x80000000) != 0) product ^= a;
+    a = TimesX(a);
+  }
+  return product;
+}
 
 // What to multiply a CRC by to move it over `bytes` zeros: x^(8 bytes). 33
 // less, since reducing a product of two reflected numbers with the crc32
 // instruction is itself a multiplication by x^33.
 constexpr uint64_t Over(size_t bytes) {
-  uint32_t value = 0x80000000;
-  for (size_t i = 33; i < 8 * bytes; ++i) value = TimesX(value);
-  return value;
+  uint32_t power = 0x80000000;   // 1
+  uint32_t square = 0x40000000;  // x, x^2, x^4, ...
+  for (size_t left = 8 * bytes - 33; left != 0; left >>= 1) {
+    if ((left & 1) != 0) power = Times(power, square);
+    square = Times(square, square);
+  }
+  return power;
 }
 
 [[gnu::target("sse4.2,pclmul")]] inline uint64_t Product(uint64_t a,
@@ -92,6 +109,10 @@ template <size_t kStride>
   while (bytes.size() >= 3 * kLongStride) {
     crc = ThreeStreams<kLongStride>(bytes.data(), crc);
     bytes = bytes.subspan(3 * kLongStride);
+  }
+  while (bytes.size() >= 3 * kMiddleStride) {
+    crc = ThreeStreams<kMiddleStride>(bytes.data(), crc);
+    bytes = bytes.subspan(3 * kMiddleStride);
   }
   while (bytes.size() >= 3 * kShortStride) {
     crc = ThreeStreams<kShortStride>(bytes.data(), crc);

@@ -70,11 +70,12 @@ TEST(Crc32c, AgreesWithTheDefinitionForEveryShortLengthAndMisalignment) {
   }
 }
 
-// Around the lengths at which streams are joined, 384 and 4032 bytes, and their
-// multiples.
+// Around the lengths at which streams are joined, 384, 4032 and 64512 bytes,
+// and their multiples.
 TEST(Crc32c, AgreesWithPortableWhereStreamsMeet) {
-  const Bytes bytes = RandomBytes(20000, 2);
-  for (const size_t unit : {size_t{384}, size_t{4032}, size_t{4096}}) {
+  const Bytes bytes = RandomBytes(300'000, 2);
+  for (const size_t unit :
+       {size_t{384}, size_t{4032}, size_t{4096}, size_t{64'512}}) {
     for (size_t times = 1; times <= 4; ++times) {
       for (size_t size = unit * times - 10; size <= unit * times + 10; ++size) {
         const auto part = std::span(bytes).subspan(size % 8, size);
