@@ -37,7 +37,9 @@ Result<std::unique_ptr<ElasticClient>> ElasticClient::Start(
   if (options.schedule == nullptr) {
     options.schedule = std::make_shared<Every>(10);
   }
-  std::shared_ptr<ThreadPool> pool = options.pool;
+  // The core must not own it: the core's last owner may be a handler that runs
+  // on the pool, and a pool can't end on a thread of its own.
+  std::shared_ptr<ThreadPool> pool = std::move(options.pool);
   if (pool == nullptr) pool = std::make_shared<ThreadPool>(1);
 
   const bool averages = options.policy.rule == Rule::kAverage;
