@@ -44,8 +44,9 @@ void ClientCore::Spawn(Awaitable<void> coroutine) {
                                  "an exchange ended by an exception: out of "
                                  "memory?"});
                    }
-                   self->coroutines_.fetch_sub(1);
-                   self->Notify();
+                   // Not for each: the caller may wait for the reply to a push
+                   // whose coroutine has just ended, and would wake in vain.
+                   if (self->coroutines_.fetch_sub(1) == 1) self->Notify();
                  });
 }
 
