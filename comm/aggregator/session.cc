@@ -213,6 +213,7 @@ Awaitable<Status> Session::Serve() {
       if (service_.members().Leave(*member)) service_.DropViews(member->rank);
       co_return Done{};
     }
+    co_await UntilAnswered(*header);
     status = co_await Handle(*header);
     if (!status.ok()) {
       if (channel_->closed()) co_return status;
@@ -220,6 +221,17 @@ Awaitable<Status> Session::Serve() {
     }
     CountTraffic();
   }
+}
+
+// What a push or a pull would change may still be on its way to the worker: the
+// news that an answer has left may come after the worker's next frame, and one
+// that sends without reading has to wait.
+Awaitable<void> Session::UntilAnswered(const FrameHeader& header) {
+  if (header.type != FrameType::kPull && header.type != FrameType::kPush) {
+    co_return;
+  }
+  const size_t slot = header.shard - centre_->range().begin;
+  while (sending_[slot] && !channel_->closed()) co_await channel_->NextSent();
 }
 
 // Whether the frame may come from a worker, and may be as long as it is.
@@ -244,11 +256,6 @@ Status Session::CheckHeader(const FrameHeader& header) const {
       if (header.type == FrameType::kInit) limit = entries * sizeof(float);
       if (header.type == FrameType::kPush) {
         limit = MaxCodeBytes(entries, entries, ValueCode::kFloat32);
-      }
-      const bool borrows =
-          header.type == FrameType::kPull || header.type == FrameType::kPush;
-      if (borrows && sending_[header.shard - centre_->range().begin]) {
-        return OutOfPlace(header, "before the answer to the last one was read");
       }
       break;
     }

@@ -56,6 +56,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Awaitable<Status> OnDigest(const FrameHeader& header);
   Status OnPing();
   Status CheckHeader(const FrameHeader& header) const;
+  Awaitable<void> UntilAnswered(const FrameHeader& header);
 
   void CountTraffic();
   Status Complain(WireError code, Error error);

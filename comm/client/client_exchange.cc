@@ -129,10 +129,6 @@ Status ClientCore::OnReply(uint32_t shard, uint64_t sequence,
   if (!standing.ok()) return standing.error();
   // A ghost: the answer to a push that was answered on another connection.
   if (line.phase != Phase::kPushed || sequence + 1 != line.next) return Done{};
-  if (line.sending) {
-    return Error{ErrorCode::kCorrupt,
-                 "a reply to a push that has not left yet"};
-  }
   const Result<Message> reply = Message::Parse(
       payload.subspan(Standing::kBytes), map_.shards()[shard].entries);
   const Status applied =
@@ -229,10 +225,8 @@ Status ClientCore::OnState(uint32_t shard, uint64_t applied,
   const Result<Standing> standing = Standing::Parse(payload);
   if (!standing.ok()) return standing.error();
   const size_t entries = map_.shards()[shard].entries;
-  if (payload.size() != Standing::kBytes + entries * sizeof(float) ||
-      line.sending) {
-    return Error{ErrorCode::kCorrupt,
-                 "a state of the wrong size, or too early"};
+  if (payload.size() != Standing::kBytes + entries * sizeof(float)) {
+    return Error{ErrorCode::kCorrupt, "a state of the wrong size"};
   }
   if (line.phase != Phase::kPulling) return Done{};  // Asked for twice.
   const std::span<const std::byte> bytes = payload.subspan(Standing::kBytes);

@@ -28,6 +28,11 @@ std::string NameOfThisProcess() {
   return host + ":" + std::to_string(::getpid());
 }
 
+bool AnswersPush(FrameType type) {
+  return type == FrameType::kReply || type == FrameType::kRefused ||
+         type == FrameType::kResync || type == FrameType::kState;
+}
+
 bool IsFinal(const Error& error) {
   return error.code == ErrorCode::kRefused ||
          error.code == ErrorCode::kInvalidArgument;
@@ -263,6 +268,12 @@ Awaitable<Status> ClientCore::Handle(Link& link, const FrameHeader& header) {
       std::as_writable_bytes(std::span(link.payload))
           .first(header.payload_bytes);
   Status status = co_await link.channel->ReadPayload(payload);
+  // The answer may have overtaken the news that the push has left.
+  while (status.ok() && AnswersPush(header.type) &&
+         lines_[header.shard].sending) {
+    if (link.channel->closed()) co_return link.channel->why();
+    co_await link.channel->NextSent();
+  }
   if (status.ok()) status = Dispatch(link, header, payload);
   co_return status;
 }

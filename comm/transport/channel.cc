@@ -40,7 +40,8 @@ Channel::Channel(Strand strand, Socket socket, Timeouts timeouts, size_t queue)
       stream_(std::move(socket)),
       timeouts_(timeouts),
       peer_(PeerName(stream_.socket())),
-      queue_(queue) {}
+      queue_(queue),
+      next_sent_(strand_) {}
 
 // ---- Reading. ---------------------------------------------------------------
 
@@ -306,6 +307,14 @@ void Channel::FinishFrame() {
   queue_.pop_front();
   written_ = 0;
   if (on_sent_) on_sent_(header);
+  next_sent_.cancel();
+}
+
+Awaitable<void> Channel::NextSent() {
+  if (closed_) co_return;
+  SysError cancelled;
+  next_sent_.expires_at(asio::steady_timer::time_point::max());
+  co_await next_sent_.async_wait(Into(cancelled));
 }
 
 // ---- The end. ---------------------------------------------------------------
@@ -315,6 +324,7 @@ void Channel::Close(Error why) {
   closed_ = true;
   why_ = std::move(why);
   stream_.Close();
+  next_sent_.cancel();
 }
 
 void Channel::CloseAfterSending(Error why) {

@@ -84,6 +84,10 @@ class Channel : public Watched, public std::enable_shared_from_this<Channel> {
   void OnSent(std::function<void(const FrameHeader&)> on_sent) {
     on_sent_ = std::move(on_sent);
   }
+  // Waits until the next frame has left, or the channel is closed. With several
+  // threads, the answer to a frame may be here before the news that the frame
+  // has left: who has lent memory to it waits for that first.
+  Awaitable<void> NextSent();
 
   // At once. What is still queued is not sent.
   void Close(Error why);
@@ -151,6 +155,7 @@ class Channel : public Watched, public std::enable_shared_from_this<Channel> {
   uint32_t crc_ = 0;
   Deadline write_deadline_;
   std::function<void(const FrameHeader&)> on_sent_;
+  asio::steady_timer next_sent_;  // Cancelled by every frame that leaves.
 
   bool closed_ = false;
   std::optional<Error> close_when_sent_;
