@@ -113,6 +113,8 @@ Result<bool> ElasticClient::Step(Tensors tensors) {
 
 bool ElasticClient::busy() const { return core_->busy(); }
 
+std::optional<Error> ElasticClient::failure() const { return core_->failure(); }
+
 Status ElasticClient::Wait(std::chrono::milliseconds patience) {
   return core_->WaitUntilIdle(patience);
 }

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -103,6 +104,9 @@ class ElasticClient {
   Result<bool> Collect(Tensors tensors);
   // Whether an exchange is under way.
   bool busy() const;
+  // Why the worker is on its own for good, if it is: the exchange under way
+  // will not end then. The same error as that of the next Exchange().
+  std::optional<Error> failure() const;
   // Until none is. kTimedOut names whom it waits for.
   Status Wait(std::chrono::milliseconds patience);
 
