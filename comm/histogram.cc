@@ -98,8 +98,11 @@ std::chrono::nanoseconds Histogram::Quantile(double share) const {
 std::chrono::nanoseconds Histogram::Mean() const {
   const uint64_t n = count();
   if (n == 0) return std::chrono::nanoseconds(0);
-  return std::chrono::nanoseconds(total_ns_.load(std::memory_order_relaxed) /
-                                  static_cast<int64_t>(n));
+  return Total() / static_cast<int64_t>(n);
+}
+
+std::chrono::nanoseconds Histogram::Total() const {
+  return std::chrono::nanoseconds(total_ns_.load(std::memory_order_relaxed));
 }
 
 std::chrono::nanoseconds Histogram::Max() const {

@@ -23,6 +23,8 @@ class Histogram {
   // share in [0, 1]; 0 when nothing was added.
   std::chrono::nanoseconds Quantile(double share) const;
   std::chrono::nanoseconds Mean() const;
+  // The sum of everything that was added.
+  std::chrono::nanoseconds Total() const;
   std::chrono::nanoseconds Max() const;
 
  private:

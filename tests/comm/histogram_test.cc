@@ -92,6 +92,7 @@ TEST(Histogram, FindsQuantilesAsSortingDoes) {
     std::sort(sorted.begin(), sorted.end());
     EXPECT_EQ(histogram.count(), size);
     EXPECT_EQ(histogram.Max(), sorted.back());
+    EXPECT_EQ(histogram.Total(), total);
     EXPECT_EQ(histogram.Mean(), total / static_cast<int64_t>(size));
     for (const double share : {0.0, 0.25, 0.5, 0.75, 0.9375, 1.0}) {
       const auto rank = static_cast<size_t>(
