@@ -27,7 +27,7 @@ CentreShard::CentreShard(uint32_t index, const Shard& shard, Rule rule,
       centre_(shard.entries) {}
 
 Status CentreShard::Restore(const ShardSnapshot& snapshot) {
-  const Status status = Init(snapshot.centre);
+  Status status = Init(snapshot.centre);
   if (!status.ok()) return status;
   version_ = snapshot.version;
   for (const AppliedPush& applied : snapshot.applied) {
@@ -112,7 +112,8 @@ Status CentreShard::MakeReplyFor(Slot& slot) {
   const Result<Emitted> emitted = MakeReply(
       centre_, slot.view, slot.compression, ThreadWorkspace(), scratch);
   if (!emitted.ok()) return emitted.error();
-  slot.reply.assign(scratch.begin(), scratch.begin() + emitted->bytes);
+  const std::span<const std::byte> code = scratch.first(emitted->bytes);
+  slot.reply.assign(code.begin(), code.end());
   slot.reply_entries = emitted->kept;
   return Done{};
 }

@@ -87,7 +87,7 @@ Status Service::Restore() {
     auto centre = std::make_shared<Centre>(*layout, *range,
                                            snapshot.header.rule, true, pool_);
     for (const ShardSnapshot& shard : snapshot.shards) {
-      const Status restored = centre->at(shard.shard).state.Restore(shard);
+      Status restored = centre->at(shard.shard).state.Restore(shard);
       if (!restored.ok()) return restored;
     }
     centre_ = std::move(centre);
@@ -116,24 +116,21 @@ Status Service::Start() {
                      std::to_string(options_.parts) + " makes no sense"};
   }
   for (const Endpoint& endpoint : options_.listen) {
-    const Status status = CheckListen(endpoint);
+    Status status = CheckListen(endpoint);
     if (!status.ok()) return status;
   }
   if (!options_.snapshot_folder.empty()) {
-    const Status status = Restore();
+    Status status = Restore();
     if (!status.ok()) return status;
   }
   for (const Endpoint& endpoint : options_.listen) {
     Result<std::shared_ptr<Listener>> listener = Listener::Open(
         pool_, endpoint, options_.congestion,
-        [weak = weak_from_this()](Strand strand, Socket socket) {
-          const std::shared_ptr<Service> self = weak.lock();
-          if (self == nullptr) return;
-          auto channel =
-              Channel::Make(strand, std::move(socket), self->options_.timeouts,
-                            self->pool_.watchdog(), kGreetingQueue);
-          auto session = std::make_shared<Session>(*self, std::move(channel));
-          self->Began(session);
+        [this](const Strand& strand, Socket socket) {
+          const auto session = std::make_shared<Session>(
+              *this, Channel::Make(strand, std::move(socket), options_.timeouts,
+                                   pool_.watchdog(), kGreetingQueue));
+          Began(session);
           asio::co_spawn(strand, Session::Run(session), asio::detached);
         });
     if (!listener.ok()) return listener.error();
@@ -384,6 +381,7 @@ Result<std::string> Service::TakeSnapshot() {
 
 std::vector<Endpoint> Service::Endpoints() const {
   std::vector<Endpoint> endpoints;
+  endpoints.reserve(listeners_.size());
   for (const std::shared_ptr<Listener>& listener : listeners_) {
     endpoints.push_back(listener->endpoint());
   }

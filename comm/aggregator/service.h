@@ -21,7 +21,7 @@
 
 namespace tensorlightning {
 
-class Service : public std::enable_shared_from_this<Service> {
+class Service {
  public:
   explicit Service(AggregatorOptions options);
   ~Service();

@@ -214,6 +214,8 @@ Awaitable<Status> Session::Serve() {
       co_return Done{};
     }
     co_await UntilAnswered(*header);
+    // Nothing is applied for who has been taken over meanwhile.
+    if (channel_->closed()) co_return channel_->why();
     status = co_await Handle(*header);
     if (!status.ok()) {
       if (channel_->closed()) co_return status;
@@ -444,7 +446,7 @@ Awaitable<void> Session::Shut(WireError code, std::string why) {
   });
 }
 
-void Session::End(WireError code, std::string why) {
+void Session::End(WireError code, const std::string& why) {
   asio::post(channel_->strand(), [self = shared_from_this(), code, why] {
     (void)self->Complain(code, {ErrorCode::kIo, why});
     self->channel_->CloseAfterSending({ErrorCode::kIo, why});

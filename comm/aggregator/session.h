@@ -32,7 +32,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // being read any more.
   Awaitable<void> Shut(WireError code, std::string why);
   // The same, not waiting for it.
-  void End(WireError code, std::string why);
+  void End(WireError code, const std::string& why);
 
   // A reply that had to wait is ready. From any strand.
   void Deliver(uint32_t shard, CentreShard::Reply reply);

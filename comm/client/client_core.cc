@@ -13,10 +13,10 @@ constexpr std::chrono::milliseconds kAskAgain{50};
 
 }  // namespace
 
-ClientCore::ClientCore(ClientOptions options, const Layout& layout,
+ClientCore::ClientCore(ClientOptions options, Layout layout,
                        std::vector<float> weights, ThreadPool& pool)
     : options_(std::move(options)),
-      layout_(layout),
+      layout_(std::move(layout)),
       map_(layout_),
       pool_(pool),
       strand_(pool.MakeStrand()),

@@ -35,8 +35,8 @@ namespace tensorlightning {
 class ClientCore : public std::enable_shared_from_this<ClientCore> {
  public:
   // `weights`: what rank 0 brings if the aggregator has nothing, in wire order.
-  ClientCore(ClientOptions options, const Layout& layout,
-             std::vector<float> weights, ThreadPool& pool);
+  ClientCore(ClientOptions options, Layout layout, std::vector<float> weights,
+             ThreadPool& pool);
 
   // ---- From the caller's thread. --------------------------------------------
 

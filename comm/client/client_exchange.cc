@@ -230,7 +230,7 @@ Status ClientCore::OnState(uint32_t shard, uint64_t applied,
   }
   if (line.phase != Phase::kPulling) return Done{};  // Asked for twice.
   const std::span<const std::byte> bytes = payload.subspan(Standing::kBytes);
-  const Status loaded = line.worker->Load(
+  Status loaded = line.worker->Load(
       {reinterpret_cast<const float*>(bytes.data()), entries});
   if (!loaded.ok()) return loaded;
   if (line.loaded) counts_.resyncs.fetch_add(1, kRelaxed);

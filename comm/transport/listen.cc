@@ -98,7 +98,7 @@ Result<std::shared_ptr<Listener>> Listener::Open(ThreadPool& pool,
 Awaitable<void> Listener::Run(std::shared_ptr<Listener> self) {
   asio::steady_timer rest(self->strand_);
   while (self->acceptor_.is_open()) {
-    Strand strand = self->pool_.MakeStrand();
+    const Strand strand = self->pool_.MakeStrand();
     Socket socket(strand);
     SysError error;
     co_await self->acceptor_.async_accept(socket, Into(error));
@@ -109,7 +109,7 @@ Awaitable<void> Listener::Run(std::shared_ptr<Listener> self) {
       continue;
     }
     SetSocketOptions(socket, self->congestion_);
-    self->accepted_(std::move(strand), std::move(socket));
+    self->accepted_(strand, std::move(socket));
   }
 }
 

@@ -17,7 +17,7 @@ namespace tensorlightning {
 // dies. A Unix socket's file is removed at the end.
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
-  using Accepted = std::function<void(Strand, Socket)>;
+  using Accepted = std::function<void(const Strand&, Socket)>;
 
   // An error names the endpoint and says why it can't be listened on. The
   // callback runs on a thread of the pool, one at a time.

@@ -55,7 +55,7 @@ TEST_P(Policies, ManyWorkersAtOnceEndWithTheSameBitsOnBothSides) {
   options.threads = 3;
   const auto aggregator = StartAggregator(std::move(options));
   constexpr int kWorkers = 4;
-  constexpr int kExchanges = 8;
+  constexpr int kExchanges = 5;
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint32_t i = 0; i < kWorkers; ++i) {
     workers.push_back(std::make_unique<Worker>(i));
