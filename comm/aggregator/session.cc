@@ -169,6 +169,7 @@ Awaitable<Status> Session::Admit() {
   joined.end_shard = range.end;
   joined.resumed = resumed;
   channel_->Send(Header(FrameType::kJoined), joined.Encode());
+  joined_ = true;
   co_return Done{};
 }
 
@@ -427,13 +428,16 @@ void Session::SendReply(uint32_t shard, const CentreShard::Reply& reply) {
 
 void Session::Announce() {
   asio::post(channel_->strand(), [self = shared_from_this()] {
-    if (self->centre_ != nullptr) (void)self->OnPing();
+    if (self->joined_) (void)self->OnPing();
   });
 }
 
 void Session::Deliver(uint32_t shard, CentreShard::Reply reply) {
   asio::post(channel_->strand(), [self = shared_from_this(), shard, reply] {
-    if (!self->channel_->closed()) self->SendReply(shard, reply);
+    // One that has just come back will send its push again.
+    if (self->joined_ && !self->channel_->closed()) {
+      self->SendReply(shard, reply);
+    }
   });
 }
 

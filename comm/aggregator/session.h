@@ -70,6 +70,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Service& service_;
   std::shared_ptr<Channel> channel_;
   AggregatorHandshake handshake_;
+  bool joined_ = false;  // And has been told so: others may send it frames.
   std::shared_ptr<Member> member_;
   std::shared_ptr<Centre> centre_;
   Compression reply_{SelectionRule::ChunkTopK(1.0), ValueCode::kFloat32};
