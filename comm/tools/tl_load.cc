@@ -18,6 +18,7 @@
 #include "comm/flags.h"
 #include "comm/tools/tl_load_fleet.h"
 #include "comm/tools/tl_load_ledger.h"
+#include "comm/tools/tl_load_live.h"
 #include "comm/tools/tl_load_report.h"
 #include "comm/tools/tl_load_settings.h"
 

@@ -42,9 +42,9 @@ class LoadFleet {
   // An error when one could not, or when told to end.
   Status Join(const Tick& tick);
   void Run(const Tick& tick);
-  // Whether nothing is owed.
+  // Whether nothing is owed, and nothing was lost with a worker that failed.
   bool Drain(const Tick& tick);
-  // Whether all views agree, if `check`.
+  // With `check`: whether all views agree, none of a failed worker among them.
   bool Settle(bool check, const Tick& tick);
   // Both of the first worker that has not failed. Not after Leave().
   Result<std::string> AggregatorStatus(const Tick& tick);
@@ -76,6 +76,7 @@ class LoadFleet {
   void Fail(const std::string& sentence);
   void WaitForHelpers(const Tick& tick);
   bool AnyAway() const;
+  bool AnyFailed() const;
   void MaybeFault(LoadWorker& worker);
   // Of a round over all workers: whether all have done their steps, and when to
   // come again.

@@ -1,31 +1,13 @@
 #include "comm/tools/tl_load_report.h"
 
-#include <unistd.h>
-
-#include <charconv>
 #include <iomanip>
-#include <iostream>
 #include <sstream>
 #include <string_view>
 
+#include "comm/tools/tl_load_numbers.h"
+
 namespace tensorlightning {
 namespace {
-
-constexpr double kMega = 1e6;
-
-double Ratio(double a, double b) { return b == 0 ? 0 : a / b; }
-
-double Ms(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double, std::milli>(time).count();
-}
-
-// 3 digits at least, no exponent.
-std::string Short(double value) {
-  std::ostringstream out;
-  const int digits = value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 4;
-  out << std::fixed << std::setprecision(value == 0 ? 0 : digits) << value;
-  return out.str();
-}
 
 // A whole number of the status's first level, which stands before its workers.
 std::string FieldOf(std::string_view status, const std::string& name) {
@@ -52,52 +34,6 @@ double FewerThanDense(const LoadReport& report) {
 
 }  // namespace
 
-LiveLine::LiveLine(const LoadFleet& fleet)
-    : fleet_(fleet),
-      terminal_(::isatty(STDERR_FILENO) == 1),
-      start_(Clock::now()),
-      last_(start_) {}
-
-LiveLine::~LiveLine() {
-  if (shown_ && terminal_) std::cerr << "\n";
-}
-
-std::string LiveLine::Text(Clock::time_point now) {
-  Tally tally;
-  fleet_.AddTo(tally);
-  const double seconds = std::chrono::duration<double>(now - last_).count();
-  const auto rate = [&](uint64_t total, uint64_t& before) {
-    const uint64_t more = total - before;
-    before = total;
-    return Short(static_cast<double>(more) / seconds);
-  };
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(1)
-      << std::chrono::duration<double>(now - start_).count() << " s " << phase_
-      << "  " << fleet_.joined() << "/" << fleet_.size() << " joined, "
-      << fleet_.live() << " live  " << rate(tally.steps, steps_) << " steps/s  "
-      << rate(tally.exchanges, exchanges_) << " exchanges/s  "
-      << Short(static_cast<double>(tally.bytes_sent) / kMega) << " MB out "
-      << Short(static_cast<double>(tally.bytes_received) / kMega) << " in  p99 "
-      << Short(Ms(tally.latency.Quantile(0.99))) << " ms  " << tally.reconnects
-      << " reconnects";
-  return out.str();
-}
-
-void LiveLine::Show() {
-  const Clock::time_point now = Clock::now();
-  const std::chrono::milliseconds gap(terminal_ ? 500 : 5'000);
-  if (now - last_ < gap) return;
-  const std::string text = Text(now);
-  if (terminal_) {
-    std::cerr << "\r" << text << "\x1b[K" << std::flush;
-  } else {
-    std::cerr << text << "\n";
-  }
-  last_ = now;
-  shown_ = true;
-}
-
 std::string LoadReport::Table() const {
   std::ostringstream out;
   const auto row = [&](const char* name, const std::string& value,
@@ -107,9 +43,6 @@ std::string LoadReport::Table() const {
         << "\n";
   };
   const auto count = [](uint64_t number) { return std::to_string(number); };
-  const auto mega = [](uint64_t bytes) {
-    return Short(static_cast<double>(bytes) / kMega);
-  };
   const auto exchanges = static_cast<double>(tally.exchanges);
 
   out << load.settings.workers << " workers, policy " << load.settings.policy
@@ -120,9 +53,9 @@ std::string LoadReport::Table() const {
       Short(Ratio(static_cast<double>(tally.steps), seconds)) + "/s");
   row("exchanges", count(tally.exchanges),
       Short(Ratio(exchanges, seconds)) + "/s");
-  row("MB sent", mega(tally.bytes_sent));
-  row("MB received", mega(tally.bytes_received),
-      "of both, " + mega(joining_bytes) + " MB to join");
+  row("MB sent", Megabytes(tally.bytes_sent));
+  row("MB received", Megabytes(tally.bytes_received),
+      "of both, " + Megabytes(joining_bytes) + " MB to join");
   row("fewer than dense", Short(FewerThanDense(*this)) + "x",
       "without what it took to join");
   row("density sent", Short(DensityOf(*this, tally.entries_sent)));
@@ -134,9 +67,9 @@ std::string LoadReport::Table() const {
   row("steps behind",
       Short(Ratio(static_cast<double>(tally.steps_behind), exchanges)),
       "while an exchange was under way");
-  row("latency p50", Short(Ms(tally.latency.Quantile(0.5))), "ms");
-  row("latency p99", Short(Ms(tally.latency.Quantile(0.99))), "ms");
-  row("latency max", Short(Ms(tally.latency.Max())), "ms");
+  row("latency p50", Milliseconds(tally.latency.Quantile(0.5)), "ms");
+  row("latency p99", Milliseconds(tally.latency.Quantile(0.99)), "ms");
+  row("latency max", Milliseconds(tally.latency.Max()), "ms");
   row("backed off", count(tally.backed_off), "due while one was under way");
   row("reconnects", count(tally.reconnects),
       count(cuts) + " cuts, " + count(crashes) + " crashes made here");

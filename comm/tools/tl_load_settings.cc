@@ -61,6 +61,13 @@ Status CheckNumbers(const LoadSettings& settings) {
   return status;
 }
 
+LogLevel LevelOf(const std::string& name) {
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "info") return LogLevel::kInfo;
+  if (name == "warning") return LogLevel::kWarning;
+  return name == "error" ? LogLevel::kError : LogLevel::kNone;
+}
+
 Result<ValueCode> CodeOfBits(int64_t bits) {
   for (int i = 0; i < kValueCodes; ++i) {
     const auto code = static_cast<ValueCode>(i);
@@ -121,9 +128,7 @@ Result<ClientOptions> ClientOf(const LoadSettings& settings) {
   client.congestion = settings.congestion;
   client.patience = settings.patience;
   client.give_up = settings.give_up;
-  // A thousand workers that lose one aggregator would say so a thousand times;
-  // what becomes of them is in the table.
-  client.log = Log(2, LogLevel::kNone);
+  client.log = Log(2, LevelOf(settings.log_level));
   return client;
 }
 
@@ -222,6 +227,10 @@ Flags MakeLoadFlags(LoadSettings& s) {
             "end");
   flags.Add("give-up", &s.give_up, "TIME",
             "without an aggregator until a worker fails for good");
+  // A thousand workers that lose one aggregator say so a thousand times.
+  flags.AddChoice("log-level", &s.log_level,
+                  {"debug", "info", "warning", "error", "none"},
+                  "the least of what workers have to say that is logged");
   flags.Add("drain", &s.drain,
             "gradient policies: at the end, exchange zeros until nothing is "
             "owed any more");

@@ -46,6 +46,7 @@ struct LoadSettings {
   std::string congestion;
   std::chrono::milliseconds patience{60'000};
   std::chrono::milliseconds give_up{600'000};
+  std::string log_level = "none";
 
   bool drain = false;
   bool check = false;

@@ -34,15 +34,22 @@ LoadWorker::LoadWorker(const LoadCommon& common, uint32_t index)
 bool LoadWorker::Ready() const {
   const bool goes_on =
       common_.load.averages() && common_.load.settings.step.count() > 0;
-  return goes_on || !client_->busy();
+  return goes_on || !client_->busy() || client_->failure().has_value();
+}
+
+// The mean of the last gradients, which a real worker would apply.
+Status LoadWorker::TakeMean() {
+  if (std::optional<Error> failure = client_->failure()) return *failure;
+  const Result<bool> collected = client_->Collect(tensors_);
+  if (!collected.ok()) return collected.error();
+  if (*collected) std::fill(values_.begin(), values_.end(), 0.0f);
+  return Done{};
 }
 
 Status LoadWorker::Step() {
   if (!common_.load.averages()) {
-    // The mean of the last gradients, which a real worker would apply.
-    const Result<bool> collected = client_->Collect(tensors_);
-    if (!collected.ok()) return collected.error();
-    if (*collected) std::fill(values_.begin(), values_.end(), 0.0f);
+    const Status taken = TakeMean();
+    if (!taken.ok()) return taken;
   }
   Walk(common_.table, random_, values_);
   ++steps_;
@@ -52,10 +59,10 @@ Status LoadWorker::Step() {
 }
 
 Status LoadWorker::ExchangeRest() {
-  const Result<bool> collected = client_->Collect(tensors_);
-  if (!collected.ok()) return collected.error();
-  if (*collected) std::fill(values_.begin(), values_.end(), 0.0f);
-  draining_ = true;
+  const Status taken = TakeMean();
+  if (!taken.ok()) return taken;
+  drained_before_ = Drained();
+  rest_begun_ = true;
   entries_before_ = client_->counts().entries_sent;
   pushes_before_ = client_->counts().pushes;
   const Result<bool> started = client_->Exchange(tensors_);
@@ -64,7 +71,7 @@ Status LoadWorker::ExchangeRest() {
 }
 
 bool LoadWorker::Drained() const {
-  if (!draining_ || client_->busy()) return false;
+  if (!rest_begun_ || client_->busy()) return drained_before_;
   const ClientCounts& counts = client_->counts();
   return counts.entries_sent == entries_before_ &&
          counts.pushes == pushes_before_ + common_.shards;
@@ -89,7 +96,7 @@ Status LoadWorker::Join() {
       ElasticClient::Start(std::move(options), common_.load.layout, tensors_);
   if (!client.ok()) return client.error();
   if (!common_.load.averages()) std::fill(values_.begin(), values_.end(), 0.0f);
-  draining_ = false;
+  rest_begun_ = drained_before_ = false;
   rank_ = static_cast<int32_t>((*client)->rank());
   const ClientCounts& counts = (*client)->counts();
   joining_bytes_ += counts.bytes_sent + counts.bytes_received;

@@ -43,14 +43,15 @@ class LoadWorker {
   std::chrono::steady_clock::time_point due;
 
   // Whether a step may be taken now. A gradient policy goes on only with the
-  // answer; others do without it, unless steps take no time.
+  // answer; others do without it, unless steps take no time. One that has
+  // failed may: the step says why.
   bool Ready() const;
   Status Step();
   // Instead of a step, under a gradient policy: exchanges what there is, and
   // then zeros.
   Status ExchangeRest();
-  // Whether the last of these found nothing left to send, and every shard's
-  // push was answered.
+  // Whether the last of these that has ended found nothing left to send, and
+  // every shard's push was answered.
   bool Drained() const;
 
   uint64_t steps() const { return steps_; }
@@ -82,6 +83,7 @@ class LoadWorker {
   uint32_t live() const;
 
  private:
+  Status TakeMean();
   void Retire();
 
   const LoadCommon& common_;
@@ -94,7 +96,10 @@ class LoadWorker {
   std::atomic<int32_t> rank_;
   std::atomic<uint64_t> joining_bytes_{0};
 
-  bool draining_ = false;
+  // Of the last ExchangeRest(): whether there was one, whether the one before
+  // it found anything, and the counts when it began.
+  bool rest_begun_ = false;
+  bool drained_before_ = false;
   uint64_t entries_before_ = 0;
   uint64_t pushes_before_ = 0;
 
