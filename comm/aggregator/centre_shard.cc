@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "comm/crc32c.h"
-#include "comm/transport/thread_pool.h"
+#include "comm/transport/thread_memory.h"
 #include "kernels/decode.h"
 #include "kernels/finite.h"
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "comm/messages.h"
-#include "comm/transport/watchdog.h"
+#include "comm/transport/deadline.h"
 #include "kernels/result.h"
 
 namespace tensorlightning {

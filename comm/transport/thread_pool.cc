@@ -1,7 +1,5 @@
 #include "comm/transport/thread_pool.h"
 
-#include <memory>
-
 namespace tensorlightning {
 
 ThreadPool::ThreadPool(int threads)
@@ -19,17 +17,6 @@ void ThreadPool::Stop() {
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
-}
-
-Workspace& ThreadWorkspace() {
-  thread_local const auto workspace = std::make_unique<Workspace>();
-  return *workspace;
-}
-
-std::span<std::byte> ThreadScratch(size_t bytes) {
-  thread_local std::vector<std::byte> scratch;
-  if (scratch.size() < bytes) scratch.resize(bytes);
-  return std::span(scratch).first(bytes);
 }
 
 }  // namespace tensorlightning

@@ -3,14 +3,11 @@
 #ifndef TENSORLIGHTNING_COMM_TRANSPORT_THREAD_POOL_H_
 #define TENSORLIGHTNING_COMM_TRANSPORT_THREAD_POOL_H_
 
-#include <cstddef>
-#include <span>
 #include <thread>
 #include <vector>
 
 #include "comm/transport/asio.h"
 #include "comm/transport/watchdog.h"
-#include "kernels/workspace.h"
 
 namespace tensorlightning {
 
@@ -35,11 +32,6 @@ class ThreadPool {
   Watchdog watchdog_;
   std::vector<std::thread> threads_;
 };
-
-// The calling thread's own memory for kernels, made on first use.
-Workspace& ThreadWorkspace();
-// And for a code that is about to be copied to where it stays.
-std::span<std::byte> ThreadScratch(size_t bytes);
 
 }  // namespace tensorlightning
 

@@ -6,35 +6,14 @@
 #ifndef TENSORLIGHTNING_COMM_TRANSPORT_WATCHDOG_H_
 #define TENSORLIGHTNING_COMM_TRANSPORT_WATCHDOG_H_
 
-#include <atomic>
-#include <chrono>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "comm/transport/asio.h"
+#include "comm/transport/deadline.h"
 
 namespace tensorlightning {
-
-class Deadline {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  void Set(Clock::duration patience) {
-    const Clock::time_point until = Clock::now() + patience;
-    until_.store(until.time_since_epoch().count(), std::memory_order_relaxed);
-  }
-  void Clear() { until_.store(kNever, std::memory_order_relaxed); }
-  bool HasPassed(Clock::time_point now) const {
-    return now.time_since_epoch().count() >
-           until_.load(std::memory_order_relaxed);
-  }
-
- private:
-  static constexpr Clock::rep kNever = std::numeric_limits<Clock::rep>::max();
-  std::atomic<Clock::rep> until_{kNever};
-};
 
 class Watched {
  public:
