@@ -36,7 +36,13 @@ Session::Session(Service& service, std::shared_ptr<Channel> channel)
       handshake_(service.options().secret, MakeNonce()) {}
 
 Awaitable<void> Session::Run(std::shared_ptr<Session> self) {
-  const Status status = co_await self->Converse();
+  Status status = Done{};
+  try {
+    status = co_await self->Converse();
+  } catch (const std::exception& error) {
+    // Too little memory for one worker is no reason to end all of them.
+    status = Error{ErrorCode::kUnavailable, error.what()};
+  }
   const Error why =
       status.ok() ? Error{ErrorCode::kIo, "it left"} : status.error();
   self->channel_->OnSent({});
@@ -145,6 +151,8 @@ Awaitable<Status> Session::Admit() {
   channel_->OnSent([this](const FrameHeader& sent) {
     if (sent.type == FrameType::kReply || sent.type == FrameType::kState) {
       sending_[sent.shard - centre_->range().begin] = false;
+    } else if (sent.type == FrameType::kPong) {
+      pong_queued_ = false;
     }
   });
   const bool resumed =
@@ -307,6 +315,10 @@ Awaitable<Status> Session::Handle(const FrameHeader& header) {
 }
 
 Status Session::OnPing() {
+  // One at a time: they must not fill the queue of a slow link. The next reply
+  // or pong has newer numbers.
+  if (pong_queued_) return Done{};
+  pong_queued_ = true;
   const std::array<std::byte, Standing::kBytes> standing = Stamp({});
   channel_->Send(Header(FrameType::kPong),
                  Bytes(standing.begin(), standing.end()));

@@ -77,6 +77,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::vector<float> payload_;
   // By served shard: an answer with borrowed memory is on its way.
   std::vector<bool> sending_;
+  bool pong_queued_ = false;
   uint64_t counted_in_ = 0;
   uint64_t counted_out_ = 0;
 };

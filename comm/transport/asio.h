@@ -23,6 +23,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <exception>
 
 namespace tensorlightning {
 
@@ -41,18 +42,26 @@ inline auto Into(SysError& error) {
 }
 
 // Runs `work` on the strand and comes back to where the caller was: at once,
-// on this thread, when nobody else is on either.
+// on this thread, when nobody else is on either. What it throws (for want of
+// memory, say) is thrown here, not on the strand, whose thread it would end.
 template <typename Work>
 Awaitable<void> RunOn(Strand strand, Work work) {
+  std::exception_ptr thrown;
   co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(
-      [&strand, &work](auto handler) {
-        asio::dispatch(strand, [&work, handler = std::move(handler)]() mutable {
-          work();
-          const auto home = asio::get_associated_executor(handler);
-          asio::dispatch(home, std::move(handler));
-        });
+      [&](auto handler) {
+        asio::dispatch(
+            strand, [&work, &thrown, handler = std::move(handler)]() mutable {
+              try {
+                work();
+              } catch (...) {
+                thrown = std::current_exception();
+              }
+              const auto home = asio::get_associated_executor(handler);
+              asio::dispatch(home, std::move(handler));
+            });
       },
       asio::use_awaitable);
+  if (thrown != nullptr) std::rethrow_exception(thrown);
 }
 
 }  // namespace tensorlightning
