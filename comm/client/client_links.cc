@@ -84,9 +84,12 @@ Awaitable<Result<OpenedLink>> ClientCore::Open(Link& link) {
   join.reply = options_.policy.down;
   join.incarnation = link.incarnation;
   join.layout = layout_bytes_;
+  // Who brings the first weights sends two frames for every shard, init and
+  // pull, faster than they leave.
+  const size_t queue = 2 * lines_.size() + kSpareQueue;
   const LinkSettings settings{link.endpoint,       options_.secret,
                               options_.tls,        options_.timeouts,
-                              options_.congestion, lines_.size() + kSpareQueue};
+                              options_.congestion, queue};
   Result<OpenedLink> opened = co_await OpenLink(
       strand_, pool_.watchdog(), settings, hello, join, link.cancel);
   co_return opened;
