@@ -49,6 +49,7 @@ Status CheckNumbers(const LoadSettings& settings) {
   if (status.ok()) status = InRange("attempt", settings.attempt, 0, kMost);
   if (status.ok()) status = IsShare("density", settings.density);
   if (status.ok()) status = IsShare("reply-density", settings.reply_density);
+  if (status.ok()) status = IsShare("moves", settings.moves);
   if (status.ok()) status = IsShare("fault-rate", settings.fault_rate);
   if (status.ok()) status = InRange("period", settings.period, 1, 1 << 30);
   if (status.ok()) status = InRange("steps", settings.steps, 0, kMost);
@@ -212,6 +213,9 @@ Flags MakeLoadFlags(LoadSettings& s) {
   flags.Add("steps", &s.steps, "N", "steps of each worker; 0: no limit");
   flags.Add("duration", &s.duration, "TIME",
             "of the run; 0: until --steps are done, or 10s");
+  flags.Add("moves", &s.moves, "SHARE",
+            "of entries that a step moves: under a gradient policy, those that "
+            "are not 0");
   flags.Add("fault-rate", &s.fault_rate, "SHARE",
             "of steps after which the worker loses its connections, or "
             "(every other time) crashes and starts anew");

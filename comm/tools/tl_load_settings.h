@@ -38,6 +38,7 @@ struct LoadSettings {
   std::chrono::milliseconds step{10};
   int64_t steps = 0;
   std::chrono::milliseconds duration{0};
+  double moves = 1.0 / 64;
   double fault_rate = 0;
   int64_t seed = 1;
   bool exact = false;

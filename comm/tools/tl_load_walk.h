@@ -56,14 +56,24 @@ class WalkTable {
   std::array<float, kMoves> moves_;
 };
 
-// values += moves, in one 64th of them.
-inline void Walk(const WalkTable& table, SmallRandom& random,
+// values += moves, all of them.
+inline void Sweep(const WalkTable& table, SmallRandom& random,
+                  std::span<float> values) {
+  size_t from = random.Next() % WalkTable::kMoves;
+  for (float& value : values) {
+    value += table.moves()[from];
+    from = (from + 1) % WalkTable::kMoves;
+  }
+}
+
+// The same in about a share of them: short runs, anywhere.
+inline void Walk(const WalkTable& table, SmallRandom& random, double share,
                  std::span<float> values) {
+  if (share >= 1) return Sweep(table, random, values);
   constexpr size_t kRun = 16;
-  constexpr size_t kMostRuns = 4096;
   const size_t length = std::min(kRun, values.size());
-  const size_t runs =
-      std::clamp<size_t>(values.size() / (64 * kRun), 1, kMostRuns);
+  const double wanted = share * static_cast<double>(values.size() / kRun);
+  const auto runs = static_cast<size_t>(std::max(1.0, std::round(wanted)));
   for (size_t i = 0; i < runs; ++i) {
     const uint64_t drawn = random.Next();
     const size_t to = (drawn >> 16) % (values.size() - length + 1);

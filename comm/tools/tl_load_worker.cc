@@ -51,7 +51,7 @@ Status LoadWorker::Step() {
     const Status taken = TakeMean();
     if (!taken.ok()) return taken;
   }
-  Walk(common_.table, random_, values_);
+  Walk(common_.table, random_, common_.load.settings.moves, values_);
   ++steps_;
   const Result<bool> stepped = client_->Step(tensors_);
   if (!stepped.ok()) return stepped.error();
@@ -95,7 +95,12 @@ Status LoadWorker::Join() {
   Result<std::unique_ptr<ElasticClient>> client =
       ElasticClient::Start(std::move(options), common_.load.layout, tensors_);
   if (!client.ok()) return client.error();
-  if (!common_.load.averages()) std::fill(values_.begin(), values_.end(), 0.0f);
+  if (common_.load.averages()) {
+    // As after a while of training, no entry is where the centre has it.
+    Sweep(common_.table, random_, values_);
+  } else {
+    std::fill(values_.begin(), values_.end(), 0.0f);
+  }
   rest_begun_ = drained_before_ = false;
   rank_ = static_cast<int32_t>((*client)->rank());
   const ClientCounts& counts = (*client)->counts();

@@ -37,7 +37,12 @@ class ProgramError(AssertionError):
 
 @functools.cache
 def folder_of_programs() -> Path:
-    """Has Bazel build all tools, once, and says where they are."""
+    """Has Bazel build all tools, once, and says where they are.
+
+    TL_TEST_PROGRAMS names a folder with others instead: of another configuration, say.
+    """
+    if given := os.environ.get("TL_TEST_PROGRAMS"):
+        return Path(given)
     subprocess.run(
         ["bazel", "build", "--noshow_progress", "//comm/tools:all"], cwd=ROOT, check=True
     )
@@ -214,5 +219,5 @@ class Load(Program):
 
 @atexit.register
 def close_all() -> None:
-    for program in list(alive):
+    for program in alive:
         program.close()
