@@ -143,6 +143,7 @@ int Main(std::span<const char* const> arguments) {
       // Others may still be joining, for as long as their patience lasts.
       std::_Exit(1);
     }
+    std::cerr << "tl-load: " << fleet.size() << " workers have joined\n";
     RunAll(*load, fleet, line, tick, report);
   }
   report.interrupted = interrupts.asked();

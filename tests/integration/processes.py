@@ -200,6 +200,10 @@ class Load(Program):
         where = ",".join(endpoint_of(place) for place in places)
         super().__init__("tl-load", f"--aggregator={where}", "--json=-", *flags, **variables)
 
+    def has_joined(self) -> bool:
+        """Whether all workers have, and the run has begun."""
+        return "have joined\n" in self.log()
+
     def finish(self, seconds: float = RUN_SECONDS) -> dict:
         """Waits until it has ended well, and gives its report."""
         status = self.wait(seconds)

@@ -118,7 +118,7 @@ def test_ranks_are_given_or_chosen(aggregator):
 def test_later_attempt_takes_over_and_the_earlier_one_fails(aggregator):
     who = [*SMALL, "--workers=1", "--rank-base=0"]
     earlier = Load(aggregator, *who, "--attempt=1", "--duration=1h")
-    assert until(lambda: "joined" in aggregator.log())
+    assert until(earlier.has_joined)
     Load(aggregator, *who, "--attempt=2", "--steps=5").finish()
     assert earlier.wait() == 1
     assert "taken over" in earlier.log()
@@ -163,7 +163,7 @@ def test_drained_workers_have_brought_everything_however_sparse_their_pushes(pol
 
 def test_sigterm_ends_the_run_early_with_table_and_check(aggregator):
     load = Load(aggregator, *SMALL, "--duration=1h", "--check")
-    assert until(lambda: aggregator.log().count("joined") >= 4)
+    assert until(load.has_joined)
     report = load.stop()
     assert report["interrupted"] is True
     assert report["views_agree"] is True
@@ -191,7 +191,7 @@ def test_worker_without_an_aggregator_gives_up_and_says_so(policy):
     with Aggregator() as aggregator:
         flags = [*SMALL, f"--policy={policy}", "--duration=1h", "--give-up=1s", "--patience=5s"]
         load = Load(aggregator, *flags)
-        assert until(lambda: aggregator.log().count("joined") >= 4)
+        assert until(load.has_joined)
         aggregator.kill()
         # All workers have failed: an hour need not pass.
         assert load.wait() == 1
