@@ -98,7 +98,7 @@ enum class WireError : uint16_t {
   kFenced = 7,     // A newer attempt has taken over this rank.
   kNotFinite = 8,  // NaN, Inf or huge values in a push.
   kCorrupt = 9,    // A push that is no code.
-  kBusy = 10,      // Too many workers or connections.
+  kBusy = 10,      // Too many, or too long silent; later, perhaps.
   kShutdown = 11,  // The aggregator ends.
   kInternal = 12,
 };

@@ -126,12 +126,15 @@ CentreShard::Pushed CentreShard::Push(uint32_t rank, uint64_t sequence,
   if (sequence == slot.applied && (slot.waiting || !slot.reply.empty())) {
     return {slot.waiting ? Verdict::kWait : Verdict::kReply, {}};
   }
-  if (sequence != slot.applied + 1) return {Verdict::kResync, {}};
+  if (sequence != slot.applied + 1 || slot.waiting) {
+    return {Verdict::kResync, {}};
+  }
 
   size_t entries = 0;
   const Status status = Apply(code, slot, entries);
   if (!status.ok()) return {Verdict::kRefused, status.error()};
   slot.applied = sequence;
+  slot.reply.clear();  // It answers the push before.
   ++version_;
   if (rule_ == Rule::kGradientSync) {
     slot.waiting = true;

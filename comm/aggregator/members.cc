@@ -20,13 +20,16 @@ Result<uint32_t> Members::ChooseRank(const Hello& hello) const {
     if (static_cast<uint32_t>(hello.rank) < max_workers_) {
       return static_cast<uint32_t>(hello.rank);
     }
-    return TooMany("rank " + std::to_string(hello.rank) +
-                   " is too high: this aggregator takes " +
-                   std::to_string(max_workers_) + " workers");
+    return Error{ErrorCode::kInvalidArgument,
+                 "rank " + std::to_string(hello.rank) +
+                     " is too high: this aggregator takes " +
+                     std::to_string(max_workers_) + " workers"};
   }
   // The lowest that nobody has. One whose last owner would look newer than this
   // worker is no good: the worker would be fenced off when it reconnects.
+  const bool reserving = !reserved_until_.HasPassed(Deadline::Clock::now());
   for (uint32_t rank = 0; rank < max_workers_; ++rank) {
+    if (reserving && reserved_.contains(rank)) continue;
     const auto found = entries_.find(rank);
     if (found == entries_.end()) return rank;
     const Entry& entry = found->second;
@@ -57,16 +60,29 @@ Result<Members::Admission> Members::Admit(
     const auto member = std::make_shared<Member>();
     member->rank = *rank;
     member->attempt = hello.attempt;
+    member->name = hello.name;
     if (known) member->counts = entry.member->counts;
     entry.member = member;
   }
-  entry.member->name = hello.name;
   entry.member->lease.Set(lease);
   entry.session = session;
   if (!entry.live) live_.fetch_add(1, std::memory_order_relaxed);
   entry.live = true;
   admission.member = entry.member;
   return admission;
+}
+
+void Members::Reserve(std::set<uint32_t> ranks,
+                      std::chrono::milliseconds lease) {
+  const std::lock_guard lock(mutex_);
+  reserved_ = std::move(ranks);
+  reserved_until_.Set(lease);
+}
+
+bool Members::IsLive(uint32_t rank) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(rank);
+  return found != entries_.end() && found->second.live;
 }
 
 void Members::Detach(const Member& member, const Session* session) {

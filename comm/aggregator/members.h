@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,9 +58,14 @@ class Members {
     bool same_attempt = false;          // It was live, and is back.
   };
   // kRefused: fenced off by a newer attempt. kUnavailable: too many.
+  // kInvalidArgument: a rank that is never given.
   Result<Admission> Admit(const Hello& hello,
                           const std::shared_ptr<Session>& session,
                           std::chrono::milliseconds lease);
+
+  // Those who were here before a restart have the time of a lease to come back:
+  // until then, their ranks are not given to who asks for any.
+  void Reserve(std::set<uint32_t> ranks, std::chrono::milliseconds lease);
 
   // The session's connection has ended; the worker may come back.
   void Detach(const Member& member, const Session* session);
@@ -72,6 +78,7 @@ class Members {
   };
   std::vector<Expired> TakeExpired(Deadline::Clock::time_point now);
 
+  bool IsLive(uint32_t rank) const;
   std::shared_ptr<Session> SessionOf(uint32_t rank) const;
   std::vector<std::shared_ptr<Session>> Sessions() const;
   std::vector<std::shared_ptr<Member>> All() const;  // Also those that left.
@@ -89,6 +96,8 @@ class Members {
   const uint32_t max_workers_;
   mutable std::mutex mutex_;  // Held for moments, when somebody comes or goes.
   std::map<uint32_t, Entry> entries_;
+  std::set<uint32_t> reserved_;
+  Deadline reserved_until_;
   std::atomic<uint32_t> live_{0};
 };
 

@@ -1,9 +1,12 @@
 #include "comm/aggregator/service.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <future>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -25,6 +28,22 @@ uint64_t MakeIncarnation() {
   return incarnation | 1;  // Never 0.
 }
 
+// The centre and one view, at least, have to fit.
+Status CheckMemory(const ShardMap& map, ShardRange range) {
+  uint64_t bytes = 0;
+  for (uint32_t i = range.begin; i < range.end; ++i) {
+    bytes += 2 * sizeof(float) * map.shards()[i].entries;
+  }
+  const auto memory = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                      static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
+  if (bytes <= memory) return Done{};
+  return Error{ErrorCode::kRefused,
+               "the model takes " + std::to_string(bytes >> 20) +
+                   " MiB here with one worker alone; this machine has " +
+                   std::to_string(memory >> 20) +
+                   ": spread the aggregator over more processes (--part)"};
+}
+
 Error Refuse(std::string message) {
   return {ErrorCode::kRefused, std::move(message)};
 }
@@ -36,7 +55,8 @@ Service::Service(AggregatorOptions options)
       incarnation_(MakeIncarnation()),
       pool_(options_.threads),
       members_(options_.max_workers),
-      lease_timer_(pool_.context()),
+      lease_strand_(pool_.MakeStrand()),
+      lease_timer_(lease_strand_),
       job_(options_.job) {}
 
 Service::~Service() {
@@ -90,6 +110,11 @@ Status Service::Restore() {
       Status restored = centre->at(shard.shard).state.Restore(shard);
       if (!restored.ok()) return restored;
     }
+    std::set<uint32_t> ranks;
+    for (const ShardSnapshot& shard : snapshot.shards) {
+      for (const AppliedPush& push : shard.applied) ranks.insert(push.rank);
+    }
+    members_.Reserve(std::move(ranks), options_.lease);
     centre_ = std::move(centre);
     job_ = snapshot.header.job;
     options_.log.Info(
@@ -136,7 +161,7 @@ Status Service::Start() {
     if (!listener.ok()) return listener.error();
     listeners_.push_back(*listener);
   }
-  asio::co_spawn(pool_.context(), WatchLeases(), asio::detached);
+  asio::co_spawn(lease_strand_, WatchLeases(), asio::detached);
   return Done{};
 }
 
@@ -149,7 +174,10 @@ Status Service::Stop() {
   for (const std::shared_ptr<Listener>& listener : listeners_) {
     listener->Close();
   }
-  asio::post(pool_.context(), [this] { lease_timer_.cancel(); });
+  asio::post(lease_strand_, [this] {
+    watching_ = false;
+    lease_timer_.cancel();
+  });
   for (const std::shared_ptr<Session>& session : members_.Sessions()) {
     session->End(WireError::kShutdown, "the aggregator ends");
   }
@@ -232,9 +260,11 @@ Result<std::shared_ptr<Centre>> Service::CentreFor(const Hello& hello,
   const Result<ShardRange> range =
       ShardMap(*layout).Part(options_.part, options_.parts);
   if (!range.ok()) return range.error();
-  job_ = hello.job;
+  const Status fits = CheckMemory(ShardMap(*layout), *range);
+  if (!fits.ok()) return fits.error();
   centre_ = std::make_shared<Centre>(*layout, *range, rule, keeper_ != nullptr,
                                      pool_);
+  job_ = hello.job;
   options_.log.Info("model", {{"job", job_},
                               {"tensors", layout->tensors().size()},
                               {"entries", layout->entries()},
@@ -250,6 +280,8 @@ void Service::DropViews(uint32_t rank) {
   for (uint32_t i = range.begin; i < range.end; ++i) {
     Centre::Served& served = model->at(i);
     asio::post(served.strand, [this, model, &served, i, rank] {
+      // One that is back by now has dropped them itself, and pulled anew.
+      if (members_.IsLive(rank)) return;
       served.state.Drop(rank);
       DeliverReady(served, i);
     });
@@ -318,23 +350,17 @@ void Service::Ended(const std::shared_ptr<Session>& session, const Error& why) {
 
 Awaitable<void> Service::WatchLeases() {
   uint32_t announced = 0;
-  while (true) {
-    SysError error;
+  while (watching_) {
+    SysError cancelled;
     lease_timer_.expires_after(kLeaseCheck);
-    co_await lease_timer_.async_wait(Into(error));
-    if (error) co_return;
-    const std::vector<Members::Expired> expired =
-        members_.TakeExpired(Deadline::Clock::now());
-    for (const Members::Expired& gone : expired) {
-      expired_.fetch_add(1, std::memory_order_relaxed);
-      options_.log.Warning("lease ran out", {{"rank", gone.member->rank},
-                                             {"worker", gone.member->name},
-                                             {"live", members_.live()}});
-      if (gone.session != nullptr) {
-        co_await gone.session->Shut(
-            WireError::kBusy, "nothing was heard for the time of a lease");
-      }
-      DropViews(gone.member->rank);
+    co_await lease_timer_.async_wait(Into(cancelled));
+    if (!watching_) co_return;
+    try {
+      co_await DropExpired();
+    } catch (const std::exception& error) {
+      // Too little memory: the rest follows with the next look.
+      options_.log.Error("leases", {{"reason", error.what()}});
+      continue;
     }
     // The workers' coefficients follow their number.
     if (members_.live() == announced) continue;
@@ -342,6 +368,22 @@ Awaitable<void> Service::WatchLeases() {
     for (const std::shared_ptr<Session>& session : members_.Sessions()) {
       session->Announce();
     }
+  }
+}
+
+Awaitable<void> Service::DropExpired() {
+  const std::vector<Members::Expired> expired =
+      members_.TakeExpired(Deadline::Clock::now());
+  for (const Members::Expired& gone : expired) {
+    expired_.fetch_add(1, std::memory_order_relaxed);
+    options_.log.Warning("lease ran out", {{"rank", gone.member->rank},
+                                           {"worker", gone.member->name},
+                                           {"live", members_.live()}});
+    if (gone.session != nullptr) {
+      co_await gone.session->Shut(WireError::kBusy,
+                                  "nothing was heard for the time of a lease");
+    }
+    DropViews(gone.member->rank);
   }
 }
 
@@ -375,6 +417,12 @@ Result<std::string> Service::TakeSnapshot() {
   if (keeper_ == nullptr) {
     return Error{ErrorCode::kInvalidArgument,
                  "this aggregator was given no folder for snapshots"};
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) {
+      return Error{ErrorCode::kUnavailable, "the aggregator has ended"};
+    }
   }
   return keeper_->Write();
 }

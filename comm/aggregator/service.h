@@ -60,6 +60,7 @@ class Service {
  private:
   Status Restore();
   Awaitable<void> WatchLeases();
+  Awaitable<void> DropExpired();
   void WaitForNobody(std::chrono::milliseconds patience) const;
   std::shared_ptr<Centre> centre() const;
   Status CheckListen(const Endpoint& endpoint) const;
@@ -69,7 +70,9 @@ class Service {
   ThreadPool pool_;  // Outlives everything that has a strand of it.
   Members members_;
   Histogram apply_time_;
+  Strand lease_strand_;
   asio::steady_timer lease_timer_;
+  bool watching_ = true;  // The strand's.
   std::vector<std::shared_ptr<Listener>> listeners_;
 
   mutable std::mutex mutex_;  // Held for moments, when somebody comes or goes.

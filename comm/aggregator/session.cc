@@ -133,16 +133,21 @@ Awaitable<Status> Session::Admit() {
   const Result<Members::Admission> admission = service_.members().Admit(
       hello, shared_from_this(), service_.options().lease);
   if (!admission.ok()) {
-    const bool fenced = admission.error().code == ErrorCode::kRefused;
-    co_return Complain(fenced ? WireError::kFenced : WireError::kBusy,
-                       admission.error());
+    WireError why = WireError::kBusy;
+    if (admission.error().code == ErrorCode::kRefused) why = WireError::kFenced;
+    if (admission.error().code == ErrorCode::kInvalidArgument) {
+      why = WireError::kRule;
+    }
+    co_return Complain(why, admission.error());
   }
+  member_ = admission->member;
   if (admission->previous != nullptr) {
     co_await admission->previous->Shut(
         WireError::kFenced, "rank " + std::to_string(admission->member->rank) +
                                 " was taken over by " + hello.name);
   }
-  member_ = admission->member;
+  // Taken over itself meanwhile: the views are another's from here on.
+  if (channel_->closed()) co_return channel_->why();
   centre_ = *centre;
   reply_ = join->reply;
   const ShardRange range = centre_->range();
@@ -165,6 +170,7 @@ Awaitable<Status> Session::Admit() {
         served.state.Drop(member_->rank);
         service_.DeliverReady(served, i);
       });
+      if (channel_->closed()) co_return channel_->why();
     }
   }
   service_.Joined(shared_from_this(), *member_);
@@ -228,7 +234,9 @@ Awaitable<Status> Session::Serve() {
     status = co_await Handle(*header);
     if (!status.ok()) {
       if (channel_->closed()) co_return status;
-      co_return Complain(WireError::kBadFrame, status.error());
+      const bool values = status.error().code == ErrorCode::kNotFinite;
+      co_return Complain(values ? WireError::kNotFinite : WireError::kBadFrame,
+                         status.error());
     }
     CountTraffic();
   }
@@ -444,13 +452,27 @@ void Session::Announce() {
   });
 }
 
-void Session::Deliver(uint32_t shard, CentreShard::Reply reply) {
-  asio::post(channel_->strand(), [self = shared_from_this(), shard, reply] {
-    // One that has just come back will send its push again.
-    if (self->joined_ && !self->channel_->closed()) {
-      self->SendReply(shard, reply);
-    }
-  });
+void Session::Deliver(uint32_t shard, const CentreShard::Reply& reply) {
+  // A copy: the worker may push again, rightly or not, before it has left.
+  asio::post(channel_->strand(),
+             [self = shared_from_this(), shard, reply,
+              code = Bytes(reply.code.begin(), reply.code.end())] {
+               self->SendCopy(shard, reply, code);
+             });
+}
+
+void Session::SendCopy(uint32_t shard, const CentreShard::Reply& reply,
+                       const Bytes& code) {
+  // One that has just come back will send its push again.
+  if (!joined_ || channel_->closed()) return;
+  member_->counts->entries_out.fetch_add(reply.entries,
+                                         std::memory_order_relaxed);
+  const std::array<std::byte, Standing::kBytes> standing =
+      Stamp(reply.standing);
+  Bytes payload(standing.begin(), standing.end());
+  payload.insert(payload.end(), code.begin(), code.end());
+  channel_->Send(Header(FrameType::kReply, shard, reply.sequence),
+                 std::move(payload));
 }
 
 Awaitable<void> Session::Shut(WireError code, std::string why) {
@@ -464,6 +486,13 @@ Awaitable<void> Session::Shut(WireError code, std::string why) {
 
 void Session::End(WireError code, const std::string& why) {
   asio::post(channel_->strand(), [self = shared_from_this(), code, why] {
+    // A stranger in the middle of TLS has no ear for it, and would stay.
+    const bool can_hear =
+        self->joined_ || self->service_.options().tls == nullptr;
+    if (!can_hear) {
+      self->channel_->Close({ErrorCode::kIo, why});
+      return;
+    }
     (void)self->Complain(code, {ErrorCode::kIo, why});
     self->channel_->CloseAfterSending({ErrorCode::kIo, why});
   });

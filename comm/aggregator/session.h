@@ -35,7 +35,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void End(WireError code, const std::string& why);
 
   // A reply that had to wait is ready. From any strand.
-  void Deliver(uint32_t shard, CentreShard::Reply reply);
+  void Deliver(uint32_t shard, const CentreShard::Reply& reply);
 
   // Tells the worker how many there are now. From any strand.
   void Announce();
@@ -60,6 +60,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void CountTraffic();
   Status Complain(WireError code, Error error);
+  void SendCopy(uint32_t shard, const CentreShard::Reply& reply,
+                const Bytes& code);
   void SendReply(uint32_t shard, const CentreShard::Reply& reply);
   std::array<std::byte, Standing::kBytes> Stamp(Standing standing) const;
   FrameHeader Header(FrameType type, uint32_t shard = 0,

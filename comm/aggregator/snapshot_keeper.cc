@@ -1,5 +1,6 @@
 #include "comm/aggregator/snapshot_keeper.h"
 
+#include <algorithm>
 #include <future>
 #include <utility>
 #include <vector>
@@ -8,6 +9,9 @@
 
 namespace tensorlightning {
 namespace {
+
+// How soon to look again whether there is something to write.
+constexpr std::chrono::milliseconds kFirst{100};
 
 // Runs `work` on the strand and waits for it. Not on a thread of the pool.
 template <typename Work>
@@ -31,6 +35,7 @@ SnapshotKeeper::SnapshotKeeper(std::string folder,
       centre_(std::move(centre)),
       job_(std::move(job)),
       log_(log),
+      any_before_(next_number > 1),
       next_number_(next_number),
       thread_([this] { Run(); }) {}
 
@@ -47,9 +52,20 @@ void SnapshotKeeper::Stop() {
 
 void SnapshotKeeper::Run() {
   std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, every_, [this] { return stopping_; })) {
+  // The first one as soon as there is something: until then a crash would lose
+  // the weights that everybody started from.
+  const auto none_yet = [this] {
+    return !any_before_ && written_ == 0 && failed_ == 0;
+  };
+  while (true) {
+    const bool first = none_yet();
+    const bool ended =
+        wake_.wait_for(lock, first ? std::min(kFirst, every_) : every_,
+                       [this] { return stopping_; });
+    if (ended) return;
+    if (first && !none_yet()) continue;  // Somebody has asked for it meanwhile.
     lock.unlock();
-    if (centre_() != nullptr) (void)Write();  // Logged there.
+    (void)Write();  // Logged there.
     lock.lock();
   }
 }
@@ -65,7 +81,7 @@ Result<std::string> SnapshotKeeper::Write() {
   if (path.ok()) {
     written_.fetch_add(1);
     log_.Info("snapshot", {{"path", *path}});
-  } else {
+  } else if (path.error().code != ErrorCode::kUnavailable) {
     failed_.fetch_add(1);
     log_.Error("snapshot failed", {{"reason", path.error().message}});
   }
@@ -97,9 +113,10 @@ Result<std::string> SnapshotKeeper::WriteAll(Centre& centre) {
     if (!added.ok()) return added.error();
     applied.push_back(copy.applied);
   }
+  // Whatever comes of it: the name may be there.
+  ++next_number_;
   Result<std::string> path = writer->Commit();
   if (!path.ok()) return path;
-  ++next_number_;
   for (uint32_t i = range.begin; i < range.end; ++i) {
     Centre::Served& served = centre.at(i);
     RunAndWait(served.strand,

@@ -51,6 +51,7 @@ class SnapshotKeeper {
   const FindCentre centre_;
   const FindJob job_;
   const Log& log_;
+  const bool any_before_;
 
   std::mutex writing_;
   uint64_t next_number_;

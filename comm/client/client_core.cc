@@ -23,6 +23,7 @@ ClientCore::ClientCore(ClientOptions options, Layout layout,
       weights_(std::move(weights)),
       layout_bytes_(layout_.Serialise()),
       tick_(strand_),
+      round_(strand_),
       staging_(map_.entries()) {
   const auto scratch = std::make_shared<WorkerScratch>();
   size_t largest = 0;
@@ -63,6 +64,7 @@ bool ClientCore::End(std::chrono::milliseconds patience) {
       link->channel->CloseAfterSending({ErrorCode::kIo, "the worker ends"});
     }
     self->tick_.cancel();
+    self->round_.cancel();
   });
   {
     std::unique_lock lock(mutex_);

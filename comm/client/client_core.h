@@ -54,7 +54,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::optional<Error> failure() const;
 
   // Memory that caller and comm hand to each other, in wire order. The caller
-  // may touch it while !busy(), or once TakeCorrection() has said so.
+  // may touch it while !busy(), and while a correction waits.
   std::span<float> staging() { return staging_; }
   bool busy() const { return busy_.load(std::memory_order_acquire); }
   // Starts an exchange of what is staged. !busy() and no correction waiting.
@@ -114,6 +114,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     uint64_t counted_sent = 0;
     uint64_t counted_received = 0;
     std::vector<float> payload;  // What is being read.
+    bool useful = false;         // This connection has brought something.
   };
 
   // A question to the aggregator, one at a time.
@@ -160,6 +161,8 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
 
   // client_exchange.cc
   Awaitable<void> RunExchange();
+  Awaitable<bool> PrepareRound();
+  void PushAgain(ShardLine& line, uint32_t shard);
   void SendPush(ShardLine& line, uint32_t shard);
   void SendPull(ShardLine& line, uint32_t shard);
   void BringWeights(ShardLine& line, uint32_t shard);
@@ -191,6 +194,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::vector<float> weights_;  // Until all is synced for the first time.
   Bytes layout_bytes_;
   asio::steady_timer tick_;
+  asio::steady_timer round_;
   std::vector<std::byte> push_;
   std::vector<Bytes> spare_;  // Memory of pushes that are safe.
   size_t kept_bytes_ = 0;

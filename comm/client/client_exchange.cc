@@ -5,6 +5,7 @@
 
 #include "comm/client/client_core.h"
 #include "comm/crc32c.h"
+#include "kernels/finite.h"
 
 namespace tensorlightning {
 namespace {
@@ -12,6 +13,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
+// How often to look whether a round can begin that has to wait.
+constexpr std::chrono::milliseconds kRoundCheck{5};
 
 }  // namespace
 
@@ -26,6 +29,14 @@ Awaitable<void> ClientCore::RunExchange() {
   computing_ = true;
   exchange_start_ = Clock::now();
   steps_at_start_ = counts_.steps.load(kRelaxed);
+  if (options_.policy.rule == Rule::kGradientSync) {
+    const bool go = co_await PrepareRound();
+    if (!go) {
+      computing_ = false;
+      FinishIfDone();
+      co_return;
+    }
+  }
   for (uint32_t i = 0; i < lines_.size(); ++i) {
     // Replies to earlier shards, and whatever else has come, in between.
     if (i > 0) co_await asio::post(strand_, asio::use_awaitable);
@@ -57,6 +68,49 @@ Awaitable<void> ClientCore::RunExchange() {
     correction_.store(true, std::memory_order_release);
   }
   FinishIfDone();
+}
+
+// In a synchronous rule all shards must go round together: two workers that are
+// a round apart on one shard, and not on another, would wait for each other for
+// ever. So a round begins when all shards can take part, or not at all.
+Awaitable<bool> ClientCore::PrepareRound() {
+  const Status finite = CheckFinite(staging_, "the gradient", kUsableBits);
+  if (!finite.ok()) {
+    counts_.not_finite.fetch_add(1, kRelaxed);
+    const std::lock_guard lock(mutex_);
+    exchange_error_ = finite.error();
+    co_return false;
+  }
+  const auto ready = [this] {
+    return std::all_of(lines_.begin(), lines_.end(), [](const ShardLine& line) {
+      return line.phase == Phase::kReady;
+    });
+  };
+  while (!ready()) {
+    if (closing_ || failed_) co_return false;
+    SysError cancelled;
+    round_.expires_after(kRoundCheck);
+    co_await round_.async_wait(Into(cancelled));
+  }
+  co_return true;
+}
+
+// The push that this shard's round waits for was lost: what it held is owed
+// again, and sent again, so that the round can end.
+void ClientCore::PushAgain(ShardLine& line, uint32_t shard) {
+  std::vector<float> nothing(map_.shards()[shard].entries);
+  const Result<Emitted> emitted =
+      line.worker->Step(nothing, live_.load(kRelaxed), push_);
+  if (!emitted.ok()) {
+    Answered(line);
+    return;
+  }
+  const uint64_t sequence = line.next++;
+  const auto code = std::span(push_).first(emitted->bytes);
+  if (options_.on_push) options_.on_push(shard, sequence, code);
+  Keep(line, sequence, code);
+  line.phase = Phase::kPushed;
+  SendPush(line, shard);
 }
 
 void ClientCore::SendPush(ShardLine& line, uint32_t shard) {
@@ -234,6 +288,7 @@ Status ClientCore::OnState(uint32_t shard, uint64_t applied,
       {reinterpret_cast<const float*>(bytes.data()), entries});
   if (!loaded.ok()) return loaded;
   if (line.loaded) counts_.resyncs.fetch_add(1, kRelaxed);
+  const bool lost = line.in_exchange && line.next > applied + 1;
   OweAgain(line, shard, applied);
   ForgetUpTo(line, standing->durable);
   line.next = applied + 1;
@@ -248,7 +303,11 @@ Status ClientCore::OnState(uint32_t shard, uint64_t applied,
       Notify();
     }
   }
-  Answered(line);
+  if (lost && options_.policy.rule == Rule::kGradientSync) {
+    PushAgain(line, shard);
+  } else {
+    Answered(line);
+  }
   AnswerOne(FrameType::kPull);
   return Done{};
 }

@@ -108,8 +108,11 @@ Awaitable<void> ClientCore::RunLink(Link& link) {
         const Status ended = co_await Converse(link, *opened);
         why = ended.error();
         Disconnected(link, why);
-        down_since = Clock::now();
-        rest = kFirstRest;
+        // One that opens, and fails each time, is as good as none.
+        if (link.useful) {
+          down_since = Clock::now();
+          rest = kFirstRest;
+        }
       } else {
         why = opened.error();
       }
@@ -183,6 +186,7 @@ Awaitable<Status> ClientCore::Converse(Link& link, const OpenedLink& opened) {
   const Status taken = TakeShards(link, joined);
   if (!taken.ok()) co_return taken;
   link.channel = opened.channel;
+  link.useful = false;
   link.incarnation = joined.incarnation;
   link.lease = std::chrono::milliseconds(joined.lease_ms);
   link.last_sent = Clock::now();
@@ -303,14 +307,18 @@ Status ClientCore::Dispatch(Link& link, const FrameHeader& header,
       }
       return Done{};
     case FrameType::kState:
+      link.useful = true;
       return OnState(header.shard, header.sequence, payload);
     case FrameType::kReply:
+      link.useful = true;
       return OnReply(header.shard, header.sequence, payload);
     case FrameType::kNoCentre:
       BringWeights(lines_[header.shard], header.shard);
       return Done{};
     case FrameType::kResync:
-      if (question_.type != FrameType::kPull) BreakQuestion("resynchronising");
+      if (!answered_.load() && question_.type != FrameType::kPull) {
+        BreakQuestion("resynchronising");
+      }
       SendPull(lines_[header.shard], header.shard);
       return Done{};
     case FrameType::kRefused:

@@ -6,6 +6,7 @@
 
 #include "comm/client/client_core.h"
 #include "comm/transport/thread_pool.h"
+#include "kernels/finite.h"
 
 namespace tensorlightning {
 namespace {
@@ -47,7 +48,11 @@ Result<std::unique_ptr<ElasticClient>> ElasticClient::Start(
   status = map.CheckSizes(tensors);
   if (!status.ok()) return status.error();
   std::vector<float> weights(map.entries());
-  if (averages) map.Gather(tensors, weights);
+  if (averages) {
+    map.Gather(tensors, weights);
+    status = CheckFinite(weights, "the model", kUsableBits);
+    if (!status.ok()) return status.error();
+  }
   auto made = std::make_shared<ClientCore>(std::move(options), layout,
                                            std::move(weights), *pool);
   // The client alone owns it from here on: the pool must outlive it.
@@ -132,7 +137,9 @@ Status ElasticClient::Pull(Tensors tensors) {
 }
 
 Status ElasticClient::Finish(Tensors tensors) {
-  Status status = Pull(tensors);
+  const bool averages = core_->options().policy.rule == Rule::kAverage;
+  Status status = averages ? Pull(tensors)
+                           : core_->WaitUntilIdle(core_->options().patience);
   (void)core_->End(kLeaving);
   return status;
 }

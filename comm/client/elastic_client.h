@@ -61,7 +61,7 @@ struct ClientOptions {
   std::shared_ptr<Schedule> schedule;  // None: Every(10).
 
   Timeouts timeouts;
-  // How long Start(), Finish() and the like may take.
+  // How long each wait of Start(), Finish() and the like may take.
   std::chrono::milliseconds patience{60'000};
   // Without any aggregator for this long, the worker is on its own for good.
   std::chrono::milliseconds give_up{600'000};
@@ -110,9 +110,11 @@ class ElasticClient {
   // Until none is. kTimedOut names whom it waits for.
   Status Wait(std::chrono::milliseconds patience);
 
-  // The aggregator's centre as it is now, into the tensors and the view.
+  // The aggregator's centre as it is now, into the tensors and the view. (Under
+  // a gradient policy that is the sum of all gradients.)
   Status Pull(Tensors tensors);
-  // Waits for what is under way, pulls the centre, leaves.
+  // Waits for what is under way, pulls the centre (not under a gradient
+  // policy), leaves.
   Status Finish(Tensors tensors);
 
   // Whether both ends hold the same bits of this worker's view. Waits for what

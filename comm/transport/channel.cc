@@ -343,10 +343,12 @@ void Channel::CloseAfterSending(Error why) {
 }
 
 void Channel::CheckDeadlines(Deadline::Clock::time_point now) {
-  const bool reading =
-      read_deadline_.HasPassed(now) || establish_deadline_.HasPassed(now);
-  if (!reading && !write_deadline_.HasPassed(now)) return;
-  asio::post(strand_, [self = shared_from_this(), reading] {
+  if (!LateReading(now) && !write_deadline_.HasPassed(now)) return;
+  asio::post(strand_, [self = shared_from_this()] {
+    // What was late a moment ago may have come.
+    const Deadline::Clock::time_point then = Deadline::Clock::now();
+    const bool reading = self->LateReading(then);
+    if (!reading && !self->write_deadline_.HasPassed(then)) return;
     self->Close({ErrorCode::kTimedOut,
                  reading ? "nothing came from " + self->peer_ + " in time"
                          : self->peer_ + " took nothing that was sent to it "

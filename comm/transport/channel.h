@@ -136,6 +136,9 @@ class Channel : public Watched, public std::enable_shared_from_this<Channel> {
   Awaitable<Status> CheckTrailer(uint32_t crc);
   Awaitable<Result<size_t>> ReadOnce(std::span<std::byte> to);
   size_t TakeBuffered(std::span<std::byte> to);
+  bool LateReading(Deadline::Clock::time_point now) const {
+    return read_deadline_.HasPassed(now) || establish_deadline_.HasPassed(now);
+  }
   Error Failure(const char* doing, const SysError& error);
 
   Strand strand_;

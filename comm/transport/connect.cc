@@ -12,6 +12,24 @@ namespace {
 
 using Address = asio::generic::stream_protocol::endpoint;
 
+// What the timer ends: by itself when the time is up, or cancelled by whoever
+// has lost interest.
+struct Attempt {
+  explicit Attempt(const Strand& strand) : socket(strand) {}
+
+  void End(SysError error) {
+    if (over) return;
+    (error ? cancelled : expired) = true;
+    SysError ignored;
+    socket.close(ignored);
+  }
+
+  Socket socket;
+  bool over = false;  // The timer is somebody else's now.
+  bool expired = false;
+  bool cancelled = false;
+};
+
 Awaitable<Result<std::vector<Address>>> Resolve(
     const Endpoint& endpoint,
     const std::shared_ptr<asio::ip::tcp::resolver>& resolver) {
@@ -50,44 +68,45 @@ Awaitable<Result<Socket>> Connect(Strand strand, const Endpoint& endpoint,
                                   const std::string& congestion,
                                   asio::steady_timer& cancel) {
   const auto resolver = std::make_shared<asio::ip::tcp::resolver>(strand);
-  const auto socket = std::make_shared<Socket>(strand);
-  const auto expired = std::make_shared<bool>(false);
-  // When the timer ends, by itself or by being cancelled, so does the attempt.
+  const auto resolving = std::make_shared<Attempt>(strand);
   cancel.expires_after(patience);
-  cancel.async_wait([resolver, socket, expired](SysError) {
-    *expired = true;
-    SysError ignored;
+  cancel.async_wait([resolver, resolving](SysError error) {
+    resolving->End(error);
     resolver->cancel();
-    socket->close(ignored);
   });
-
   const Result<std::vector<Address>> addresses =
       co_await Resolve(endpoint, resolver);
   std::string reasons;
-  if (!addresses.ok()) {
-    reasons = addresses.error().message;
-  } else {
-    for (const Address& address : *addresses) {
-      if (*expired) break;
-      SysError error;
-      socket->close(error);
-      co_await socket->async_connect(address, Into(error));
-      if (!error && !*expired) {
-        SetSocketOptions(*socket, congestion);
-        // The waiting timer keeps the empty shell of the socket.
-        Socket connected = std::move(*socket);
-        cancel.cancel();
-        co_return connected;
-      }
-      if (!reasons.empty()) reasons += "; ";
-      reasons += error.message();
+  bool cancelled = resolving->cancelled;
+  if (!addresses.ok()) reasons = addresses.error().message;
+
+  // Each address has its share of the time: one that never answers must not
+  // hide the others.
+  const size_t count = addresses.ok() ? addresses->size() : 0;
+  for (size_t i = 0; i < count && !cancelled; ++i) {
+    const auto attempt = std::make_shared<Attempt>(strand);
+    resolving->over = true;
+    cancel.expires_after(patience / count);
+    cancel.async_wait([attempt](SysError error) { attempt->End(error); });
+    SysError error;
+    co_await attempt->socket.async_connect((*addresses)[i], Into(error));
+    cancelled = attempt->cancelled;
+    const bool connected = !error && attempt->socket.is_open();
+    attempt->over = true;
+    if (connected && !cancelled) {
+      SetSocketOptions(attempt->socket, congestion);
+      Socket socket = std::move(attempt->socket);
+      cancel.cancel();
+      co_return socket;
     }
+    if (!reasons.empty()) reasons += "; ";
+    reasons += attempt->expired ? "no answer" : error.message();
   }
-  if (*expired) reasons = "no answer";
+  resolving->over = true;
   cancel.cancel();
-  co_return Error{
-      *expired ? ErrorCode::kTimedOut : ErrorCode::kIo,
-      "can't reach the aggregator at " + endpoint.ToString() + ": " + reasons};
+  if (reasons.empty()) reasons = cancelled ? "cancelled" : "no address";
+  co_return Error{ErrorCode::kIo, "can't reach the aggregator at " +
+                                      endpoint.ToString() + ": " + reasons};
 }
 
 }  // namespace tensorlightning

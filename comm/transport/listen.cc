@@ -98,18 +98,25 @@ Result<std::shared_ptr<Listener>> Listener::Open(ThreadPool& pool,
 Awaitable<void> Listener::Run(std::shared_ptr<Listener> self) {
   asio::steady_timer rest(self->strand_);
   while (self->acceptor_.is_open()) {
-    const Strand strand = self->pool_.MakeStrand();
-    Socket socket(strand);
     SysError error;
-    co_await self->acceptor_.async_accept(socket, Into(error));
-    if (error == asio::error::operation_aborted) co_return;
-    if (error) {
+    bool failed = false;
+    try {
+      const Strand strand = self->pool_.MakeStrand();
+      Socket socket(strand);
+      co_await self->acceptor_.async_accept(socket, Into(error));
+      if (error == asio::error::operation_aborted) co_return;
+      failed = static_cast<bool>(error);
+      if (!failed) {
+        SetSocketOptions(socket, self->congestion_);
+        self->accepted_(strand, std::move(socket));
+      }
+    } catch (const std::exception&) {
+      failed = true;  // Too little memory for one more, now.
+    }
+    if (failed) {
       rest.expires_after(kRest);
       co_await rest.async_wait(Into(error));
-      continue;
     }
-    SetSocketOptions(socket, self->congestion_);
-    self->accepted_(strand, std::move(socket));
   }
 }
 

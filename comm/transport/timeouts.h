@@ -7,7 +7,8 @@
 namespace tensorlightning {
 
 struct Timeouts {
-  // Until a socket is connected, names resolved.
+  // Until a socket is connected. (The system's resolver of names has time-outs
+  // of its own, and can't be interrupted.)
   std::chrono::milliseconds connect{10'000};
   // From there until the peer is known, TLS included.
   std::chrono::milliseconds handshake{10'000};

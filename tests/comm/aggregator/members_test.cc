@@ -48,12 +48,13 @@ TEST_F(MembersTest, GivesTheLowestFreeRank) {
 
 TEST_F(MembersTest, RefusesMoreThanItTakes) {
   for (int i = 0; i < 4; ++i) Admit(kAnyRank, 1);
-  for (const int32_t rank : {kAnyRank, 4}) {
-    const auto refused =
-        members.Admit(HelloOf(rank, 9), session, milliseconds(1));
-    ASSERT_FALSE(refused.ok());
-    EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
-  }
+  const auto full =
+      members.Admit(HelloOf(kAnyRank, 9), session, milliseconds(1));
+  ASSERT_FALSE(full.ok());
+  EXPECT_EQ(full.error().code, ErrorCode::kUnavailable);
+  const auto never = members.Admit(HelloOf(4, 9), session, milliseconds(1));
+  ASSERT_FALSE(never.ok());
+  EXPECT_EQ(never.error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST_F(MembersTest, ALaterAttemptFencesOffAnEarlierOneForGood) {
@@ -93,6 +94,15 @@ TEST_F(MembersTest, ARankWhoseLastOwnerLooksNewerIsNotGivenAway) {
   const auto owner = Admit(0, 100);
   EXPECT_TRUE(members.Leave(*owner.member));
   EXPECT_EQ(Admit(kAnyRank, 50).member->rank, 1u);
+}
+
+TEST_F(MembersTest, RanksOfBeforeARestartAreKeptForTheirOwners) {
+  members.Reserve({0, 2}, milliseconds(hours(1)));
+  EXPECT_EQ(Admit(kAnyRank, 9).member->rank, 1u);
+  EXPECT_EQ(Admit(kAnyRank, 9).member->rank, 3u);
+  EXPECT_EQ(Admit(0, 1).member->rank, 0u) << "its owner is back";
+  members.Reserve({2}, milliseconds(-1));
+  EXPECT_EQ(Admit(kAnyRank, 9).member->rank, 2u) << "nobody came in time";
 }
 
 TEST_F(MembersTest, DetachingAnOldSessionLeavesTheNewOne) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -100,6 +101,14 @@ void ReplaceSnapshots(const std::string& from, const std::string& to) {
   }
 }
 
+void WaitForSnapshot(const Aggregator& aggregator) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (aggregator.totals().snapshots == 0) {
+    ASSERT_LT(std::chrono::steady_clock::now(), until);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 TEST(Faults, ARestartedAggregatorGoesOnFromItsSnapshotAndLosesNothing) {
   const std::string folder = MakeFolder();
   AggregatorOptions options;
@@ -122,6 +131,8 @@ TEST(Faults, ARestartedAggregatorGoesOnFromItsSnapshotAndLosesNothing) {
     workers.push_back(std::make_unique<Worker>(i));
     ASSERT_TRUE(workers[i]->Start(client).ok());
   }
+  // From here on only this test takes snapshots.
+  WaitForSnapshot(*aggregator);
   constexpr int kExchanges = 24;
   std::atomic<int> running{2};
   std::vector<std::thread> threads;
@@ -210,6 +221,55 @@ TEST(Faults, AnAggregatorThatLostEverythingGetsItBackFromRankZero) {
   first.ExpectViewsAgree();
   second.ExpectViewsAgree();
   EXPECT_GE(first.client().counts().resyncs, 3u);
+}
+
+TEST(Faults, SynchronousRoundsSurviveGradientsThatAreNotFiniteAndCuts) {
+  const auto aggregator = StartAggregator();
+  ClientOptions options = OptionsFor(*aggregator);
+  options.policy = Policy::Gradient(true);
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (uint32_t i = 0; i < 2; ++i) {
+    workers.push_back(std::make_unique<Worker>(i));
+    ASSERT_TRUE(workers[i]->Start(options).ok());
+  }
+  // Each has its troubles in other rounds and other shards than the other one.
+  std::vector<std::thread> threads;
+  for (size_t w = 0; w < 2; ++w) {
+    threads.emplace_back([&worker = *workers[w], w] {
+      for (size_t round = 0; round < 8; ++round) {
+        worker.Move(0.1f);
+        if (round % 3 == w) {
+          float& value = worker.values()[w].front();
+          const float good = value;
+          value = std::numeric_limits<float>::infinity();
+          ASSERT_TRUE(*worker.client().Exchange(worker.tensors()));
+          ASSERT_TRUE(worker.client().Wait(kPatience).ok());
+          const auto refused = worker.client().Exchange(worker.tensors());
+          ASSERT_FALSE(refused.ok());
+          EXPECT_EQ(refused.error().code, ErrorCode::kNotFinite);
+          value = good;
+        }
+        ASSERT_TRUE(*worker.client().Exchange(worker.tensors()));
+        if (round % 2 == w) worker.client().CutConnections();
+        const Status done = worker.client().Wait(kPatience);
+        ASSERT_TRUE(done.ok()) << done.error().message;
+        ASSERT_TRUE(worker.client().Collect(worker.tensors()).ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(aggregator->totals().pushes, 2u * 8 * 3);
+}
+
+TEST(Faults, TheFirstSnapshotIsThereAsSoonAsTheWeightsAre) {
+  AggregatorOptions options;
+  options.snapshot_folder = MakeFolder();
+  options.snapshot_every = std::chrono::hours(1);
+  const auto aggregator = StartAggregator(options);
+  Worker worker(1);
+  ASSERT_TRUE(worker.Start(OptionsFor(*aggregator)).ok());
+  WaitForSnapshot(*aggregator);
+  EXPECT_EQ(aggregator->totals().failed_snapshots, 0u);
 }
 
 TEST(Faults, AWorkerWhoseLeaseRanOutComesBack) {
