@@ -7,11 +7,14 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 
@@ -19,6 +22,7 @@
 #include "comm/tools/tl_load_fleet.h"
 #include "comm/tools/tl_load_ledger.h"
 #include "comm/tools/tl_load_live.h"
+#include "comm/tools/tl_load_numbers.h"
 #include "comm/tools/tl_load_report.h"
 #include "comm/tools/tl_load_settings.h"
 
@@ -73,6 +77,15 @@ void RunAll(const Load& load, LoadFleet& fleet, LiveLine& line,
             const LoadFleet::Tick& tick, LoadReport& report) {
   line.SetPhase("running");
   fleet.Run(tick);
+  {
+    // What follows is not to be counted as if it had happened in that time.
+    Tally run;
+    fleet.AddTo(run);
+    report.seconds = fleet.run_time().count();
+    report.steps_per_s = Ratio(static_cast<double>(run.steps), report.seconds);
+    report.exchanges_per_s =
+        Ratio(static_cast<double>(run.exchanges), report.seconds);
+  }
   line.SetPhase("ending");
   if (load.settings.drain) report.drained = fleet.Drain(tick);
   const bool agree = fleet.Settle(load.settings.check, tick);
@@ -86,13 +99,19 @@ void RunAll(const Load& load, LoadFleet& fleet, LiveLine& line,
   fleet.Leave(tick);
   fleet.AddTo(report.tally);
   report.shards = fleet.shards();
-  report.seconds = fleet.run_time().count();
   report.joining_bytes = fleet.joining_bytes();
   report.cuts = fleet.cuts();
   report.crashes = fleet.crashes();
   for (const std::string& failure : fleet.failures()) {
     report.failures.push_back(failure);
   }
+}
+
+// Better now than after an hour.
+Status CheckWritable(const std::string& path) {
+  if (path.empty() || path == "-") return Done{};
+  if (std::ofstream(path, std::ios::app).good()) return Done{};
+  return Error{ErrorCode::kIo, path + " can't be written"};
 }
 
 Status WriteJson(const LoadReport& report, const std::string& path) {
@@ -124,6 +143,10 @@ int Main(std::span<const char* const> arguments) {
     if (!opened.ok()) return Complain(opened.error());
     ledger = std::move(*opened);
   }
+  for (const std::string& path : {settings.json, settings.centre_out}) {
+    const Status writable = CheckWritable(path);
+    if (!writable.ok()) return Complain(writable.error());
+  }
   RaiseFileLimit();
   std::signal(SIGPIPE, SIG_IGN);
   Interrupts interrupts;
@@ -143,7 +166,8 @@ int Main(std::span<const char* const> arguments) {
       // Others may still be joining, for as long as their patience lasts.
       std::_Exit(1);
     }
-    std::cerr << "tl-load: " << fleet.size() << " workers have joined\n";
+    line.Say("tl-load: " + std::to_string(fleet.size()) +
+             " workers have joined");
     RunAll(*load, fleet, line, tick, report);
   }
   report.interrupted = interrupts.asked();
@@ -166,5 +190,13 @@ int Main(std::span<const char* const> arguments) {
 }  // namespace tensorlightning
 
 int main(int argc, char** argv) {
-  return tensorlightning::Main({argv + 1, static_cast<size_t>(argc - 1)});
+  try {
+    return tensorlightning::Main({argv + 1, static_cast<size_t>(argc - 1)});
+  } catch (const std::bad_alloc&) {
+    std::fputs("tl-load: not enough memory for so many workers of that size\n",
+               stderr);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tl-load: %s\n", error.what());
+  }
+  return 1;
 }

@@ -1,5 +1,6 @@
 #include "comm/tools/tl_load_live.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <iomanip>
@@ -9,6 +10,19 @@
 #include "comm/tools/tl_load_numbers.h"
 
 namespace tensorlightning {
+namespace {
+
+constexpr const char* kClearRest = "\x1b[K";
+
+// Of the terminal.
+size_t Columns() {
+  winsize size{};
+  const bool known =
+      ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return known ? size.ws_col : 80;
+}
+
+}  // namespace
 
 LiveLine::LiveLine(const LoadFleet& fleet)
     : fleet_(fleet),
@@ -18,6 +32,11 @@ LiveLine::LiveLine(const LoadFleet& fleet)
 
 LiveLine::~LiveLine() {
   if (shown_ && terminal_) std::cerr << "\n";
+}
+
+void LiveLine::Say(const std::string& text) const {
+  std::cerr << (terminal_ ? "\r" : "") << text << (terminal_ ? kClearRest : "")
+            << "\n";
 }
 
 std::string LiveLine::Text(Clock::time_point now) {
@@ -48,7 +67,9 @@ void LiveLine::Show() {
   if (now - last_ < gap) return;
   const std::string text = Text(now);
   if (terminal_) {
-    std::cerr << "\r" << text << "\x1b[K" << std::flush;
+    // One that is broken in two could not be overwritten.
+    std::cerr << "\r" << text.substr(0, Columns() - 1) << kClearRest
+              << std::flush;
   } else {
     std::cerr << text << "\n";
   }

@@ -23,6 +23,8 @@ class LiveLine {
   void SetPhase(const char* phase) { phase_ = phase; }
   // Cheap while the next line is not due.
   void Show();
+  // A line of its own.
+  void Say(const std::string& text) const;
 
  private:
   using Clock = std::chrono::steady_clock;

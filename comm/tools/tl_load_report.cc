@@ -49,10 +49,8 @@ std::string LoadReport::Table() const {
       << ", " << load.layout.entries() << " entries in " << shards
       << " shards, " << Short(seconds) << " s"
       << (interrupted ? " (ended early)" : "") << "\n";
-  row("steps", count(tally.steps),
-      Short(Ratio(static_cast<double>(tally.steps), seconds)) + "/s");
-  row("exchanges", count(tally.exchanges),
-      Short(Ratio(exchanges, seconds)) + "/s");
+  row("steps", count(tally.steps), Short(steps_per_s) + "/s");
+  row("exchanges", count(tally.exchanges), Short(exchanges_per_s) + "/s");
   row("MB sent", Megabytes(tally.bytes_sent));
   row("MB received", Megabytes(tally.bytes_received),
       "of both, " + Megabytes(joining_bytes) + " MB to join");
@@ -121,10 +119,9 @@ std::string LoadReport::Json() const {
   key("seconds") << seconds;
   key("interrupted") << (interrupted ? "true" : "false");
   key("steps") << tally.steps;
-  key("steps_per_s") << Ratio(static_cast<double>(tally.steps), seconds);
+  key("steps_per_s") << steps_per_s;
   key("exchanges") << tally.exchanges;
-  key("exchanges_per_s") << Ratio(static_cast<double>(tally.exchanges),
-                                  seconds);
+  key("exchanges_per_s") << exchanges_per_s;
   key("pushes") << tally.pushes;
   key("bytes_sent") << tally.bytes_sent;
   key("bytes_received") << tally.bytes_received;

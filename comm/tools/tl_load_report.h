@@ -18,7 +18,9 @@ struct LoadReport {
   const Load& load;
   Tally tally;
   size_t shards = 0;
-  double seconds = 0;  // Of the run.
+  double seconds = 0;  // Of the run, and what was done in it.
+  double steps_per_s = 0;
+  double exchanges_per_s = 0;
   uint64_t joining_bytes = 0;
   uint64_t cuts = 0;
   uint64_t crashes = 0;

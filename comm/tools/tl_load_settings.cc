@@ -153,8 +153,7 @@ std::shared_ptr<Schedule> Load::MakeSchedule() const {
   return made.ok() ? std::shared_ptr<Schedule>(std::move(*made)) : nullptr;
 }
 
-Result<Load> Load::From(const LoadSettings& given) {
-  LoadSettings settings = given;
+Result<Load> Load::From(LoadSettings settings) {
   if (settings.steps == 0 && settings.duration.count() == 0) {
     settings.duration = kDefaultDuration;
   }

@@ -71,7 +71,7 @@ struct Load {
   std::shared_ptr<Schedule> MakeSchedule() const;
 
   // kInvalidArgument: the command line is at fault.
-  static Result<Load> From(const LoadSettings& settings);
+  static Result<Load> From(LoadSettings settings);
 };
 
 }  // namespace tensorlightning

@@ -72,7 +72,7 @@ inline void Walk(const WalkTable& table, SmallRandom& random, double share,
   if (share >= 1) return Sweep(table, random, values);
   constexpr size_t kRun = 16;
   const size_t length = std::min(kRun, values.size());
-  const double wanted = share * static_cast<double>(values.size() / kRun);
+  const double wanted = share * static_cast<double>(values.size()) / kRun;
   const auto runs = static_cast<size_t>(std::max(1.0, std::round(wanted)));
   for (size_t i = 0; i < runs; ++i) {
     const uint64_t drawn = random.Next();

@@ -48,7 +48,7 @@ Status LoadWorker::TakeMean() {
 
 Status LoadWorker::Step() {
   if (!common_.load.averages()) {
-    const Status taken = TakeMean();
+    Status taken = TakeMean();
     if (!taken.ok()) return taken;
   }
   Walk(common_.table, random_, common_.load.settings.moves, values_);
@@ -59,7 +59,7 @@ Status LoadWorker::Step() {
 }
 
 Status LoadWorker::ExchangeRest() {
-  const Status taken = TakeMean();
+  Status taken = TakeMean();
   if (!taken.ok()) return taken;
   drained_before_ = Drained();
   rest_begun_ = true;

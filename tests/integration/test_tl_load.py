@@ -1,14 +1,17 @@
 """tl-load against real aggregators: every policy, several processes, faults, secrets and TLS."""
 
 import json
+import os
+import pty
 import subprocess
+import termios
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cluster.wait import until
 from integration.ledger import decode, read_ledger
-from integration.processes import Aggregator, Load, run
+from integration.processes import Aggregator, Load, command_of, run
 
 SMALL = ["--layout=kernel:64x64,bias:64", "--step=0", "--period=1"]
 POLICIES = ["elastic", "local", "dense", "gradient", "gradient-async"]
@@ -57,6 +60,7 @@ def test_report_has_every_number_of_the_table(aggregator):
         *("owed_again", "refused", "cuts", "crashes", "drained", "views_agree", "failures"),
         "aggregator",
     }
+    assert report["exchanges"] == 4 * 5
     # With --json=-, which finish() reads, people find the table on stderr.
     for row in ("exchanges", "fewer than dense", "latency p99", "staleness", "views agree"):
         assert row in ran.log()
@@ -69,6 +73,22 @@ def test_json_goes_to_a_file_and_the_table_to_stdout(aggregator, tmp_path):
     assert ran.returncode == 0, ran.stderr
     assert "fewer than dense" in ran.stdout
     assert json.loads(path.read_text())["steps"] == 20
+
+
+def test_live_line_stays_one_line_on_a_terminal(aggregator):
+    columns = 50
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    where = [f"--aggregator={aggregator.endpoint}", "--duration=1700ms"]
+    command = command_of("tl-load", *where, *SMALL)
+    ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, timeout=60)
+    os.close(theirs)
+    shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert ran.returncode == 0
+    updates = [line for line in shown.split("\r") if " s running" in line]
+    assert len(updates) >= 2
+    assert all(len(line.removesuffix("\x1b[K").strip()) < columns for line in updates)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -198,6 +218,16 @@ def test_worker_without_an_aggregator_gives_up_and_says_so(policy):
         report = load.report()
     assert any(f"no aggregator at {aggregator.endpoint}" in said for said in report["failures"])
     assert report["aggregator"] is None
+
+
+def test_file_that_cannot_be_written_is_named_before_the_run(aggregator, tmp_path):
+    for flag in ("json", "centre-out", "ledger"):
+        path = tmp_path / "no such folder" / "file"
+        where = [f"--aggregator={aggregator.endpoint}", f"--{flag}={path}"]
+        ran = run("tl-load", *where, *SMALL, "--steps=5")
+        assert ran.returncode == 1
+        assert str(path) in ran.stderr
+    assert "joined" not in aggregator.log()
 
 
 def test_missing_aggregator_is_named_once_patience_is_over():
