@@ -33,7 +33,8 @@ Awaitable<void> ClientCore::RunExchange() {
     const bool go = co_await PrepareRound();
     if (!go) {
       computing_ = false;
-      FinishIfDone();
+      busy_.store(false, std::memory_order_release);
+      Notify();
       co_return;
     }
   }

@@ -93,9 +93,15 @@ Result<bool> ElasticClient::Collect(Tensors tensors) {
 
 Result<bool> ElasticClient::Exchange(Tensors tensors) {
   if (std::optional<Error> failure = core_->failure()) return *failure;
+  if (std::optional<Error> error = core_->TakeExchangeError()) return *error;
+  const bool averages = core_->options().policy.rule == Rule::kAverage;
+  if (!averages && core_->correction_waiting()) {
+    // Collecting it here would overwrite the gradient that is to be sent.
+    return Error{ErrorCode::kInvalidArgument,
+                 "the mean of the last gradients has not been collected"};
+  }
   const Result<bool> collected = Collect(tensors);
   if (!collected.ok()) return collected.error();
-  if (std::optional<Error> error = core_->TakeExchangeError()) return *error;
   if (core_->busy()) {
     core_->counts().backed_off.fetch_add(1, std::memory_order_relaxed);
     return false;

@@ -97,7 +97,8 @@ class ElasticClient {
   // it did.
   Result<bool> Step(Tensors tensors);
 
-  // The same whatever the schedule says.
+  // The same whatever the schedule says. (Under a gradient policy what has come
+  // back must have been collected: it is an error otherwise.)
   Result<bool> Exchange(Tensors tensors);
   // Adds what has come back (under a gradient policy: replaces the tensors by
   // the mean of gradients). Whether there was anything.

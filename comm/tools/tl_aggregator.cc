@@ -237,5 +237,10 @@ int Main(std::span<const char* const> arguments) {
 }  // namespace tensorlightning
 
 int main(int argc, char** argv) {
-  return tensorlightning::Main({argv + 1, static_cast<size_t>(argc - 1)});
+  try {
+    return tensorlightning::Main({argv + 1, static_cast<size_t>(argc - 1)});
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tl-aggregator: %s\n", error.what());
+    return 1;
+  }
 }
