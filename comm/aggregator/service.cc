@@ -74,11 +74,14 @@ Status Service::CheckListen(const Endpoint& endpoint) const {
   return Error{ErrorCode::kInvalidArgument,
                "without a secret, listening on " + endpoint.ToString() +
                    " would let anybody read and change the model: give a "
-                   "secret (TL_SECRET_FILE), listen on 127.0.0.1, or say that "
-                   "it is to be open to anybody"};
+                   "secret (--secret-file or TL_SECRET_FILE), listen on "
+                   "127.0.0.1, or say --open-to-anybody"};
 }
 
 Status Service::Restore() {
+  Result<FolderLock> taken = FolderLock::Take(options_.snapshot_folder);
+  if (!taken.ok()) return taken.error();
+  folder_lock_ = std::move(*taken);
   const Result<FoundSnapshot> found = FindSnapshot(options_.snapshot_folder);
   if (!found.ok()) return found.error();
   for (const std::string& damaged : found->damaged) {

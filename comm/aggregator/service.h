@@ -13,6 +13,7 @@
 
 #include "comm/aggregator/aggregator.h"
 #include "comm/aggregator/centre.h"
+#include "comm/aggregator/folder_lock.h"
 #include "comm/aggregator/members.h"
 #include "comm/aggregator/snapshot_keeper.h"
 #include "comm/histogram.h"
@@ -67,6 +68,7 @@ class Service {
 
   const AggregatorOptions options_;
   const uint64_t incarnation_;
+  FolderLock folder_lock_;
   ThreadPool pool_;  // Outlives everything that has a strand of it.
   Members members_;
   Histogram apply_time_;

@@ -77,7 +77,9 @@ Awaitable<Result<OpenedLink>> OpenLink(Strand strand, Watchdog& watchdog,
     channel->CloseAfterSending(joined.error());
     Error why = joined.error();
     if (why.code == ErrorCode::kIo && settings.tls == nullptr) {
-      why.message += " during the handshake";
+      why.message +=
+          " during the handshake (if it wants TLS, give its authority: "
+          "TL_TLS_CA)";
     }
     co_return why;
   }

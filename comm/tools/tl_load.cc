@@ -89,7 +89,9 @@ void RunAll(const Load& load, LoadFleet& fleet, LiveLine& line,
   line.SetPhase("ending");
   if (load.settings.drain) report.drained = fleet.Drain(tick);
   const bool agree = fleet.Settle(load.settings.check, tick);
-  if (load.settings.check) report.views_agree = agree;
+  if (load.settings.check && (agree || fleet.disagree())) {
+    report.views_agree = agree;
+  }
   const Result<std::string> status = fleet.AggregatorStatus(tick);
   if (status.ok()) report.aggregator = *status;
   if (!load.settings.centre_out.empty()) {

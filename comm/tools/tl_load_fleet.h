@@ -46,6 +46,8 @@ class LoadFleet {
   bool Drain(const Tick& tick);
   // With `check`: whether all views agree, none of a failed worker among them.
   bool Settle(bool check, const Tick& tick);
+  // Whether some view was compared, and differs.
+  bool disagree() const { return disagree_.load(); }
   // Both of the first worker that has not failed. Not after Leave().
   Result<std::string> AggregatorStatus(const Tick& tick);
   Status WriteCentre(const std::string& path, const Tick& tick);

@@ -73,7 +73,9 @@ Awaitable<Status> Channel::ShakeHandsAsClient(const TlsContext& tls,
   if (error.category() == asio::error::get_ssl_category() && !closed_) {
     // A certificate does not get better by asking again.
     Close({ErrorCode::kRefused,
-           "no TLS handshake with " + peer_ + ": " + error.message()});
+           "no TLS handshake with " + peer_ + ": " + error.message() +
+               " (does it speak TLS, with a certificate for the name it was "
+               "called by?)"});
   }
   if (error) co_return Failure("no TLS handshake with", error);
   co_return Done{};

@@ -1,6 +1,10 @@
 #include "comm/transport/tls.h"
 
+#include <unistd.h>
+
 #include <boost/asio/ssl/context.hpp>
+#include <cerrno>
+#include <cstring>
 
 #include "comm/transport/asio.h"
 
@@ -16,6 +20,14 @@ Error CantUse(const std::string& what, const std::string& file,
       "the TLS " + what + " " + file + " can't be used: " + error.message()};
 }
 
+// OpenSSL would only say that something is wrong.
+Status CheckReadable(const std::string& file) {
+  if (::access(file.c_str(), R_OK) == 0) return Done{};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      "the TLS file " + file + " can't be read: " + std::strerror(errno)};
+}
+
 TlsContext Modern(context::method method) {
   auto tls = std::make_shared<context>(method);
   tls->set_options(context::default_workarounds | context::no_sslv2 |
@@ -28,6 +40,10 @@ TlsContext Modern(context::method method) {
 
 Result<TlsContext> MakeServerTls(const std::string& certificate_file,
                                  const std::string& key_file) {
+  for (const std::string& file : {certificate_file, key_file}) {
+    const Status readable = CheckReadable(file);
+    if (!readable.ok()) return readable.error();
+  }
   TlsContext tls = Modern(context::tls_server);
   SysError error;
   tls->use_certificate_chain_file(certificate_file, error);
@@ -43,6 +59,8 @@ Result<TlsContext> MakeServerTls(const std::string& certificate_file,
 }
 
 Result<TlsContext> MakeClientTls(const std::string& authority_file) {
+  const Status readable = CheckReadable(authority_file);
+  if (!readable.ok()) return readable.error();
   TlsContext tls = Modern(context::tls_client);
   SysError error;
   tls->load_verify_file(authority_file, error);
