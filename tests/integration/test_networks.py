@@ -122,7 +122,7 @@ def test_worker_that_is_cut_off_trains_on_and_comes_back(tmp_path):
 # ---- Connections that break. --------------------------------------------------------------------
 
 LAYOUT = "kernel:128x128,small:64x64,bias:64"
-STEPS = 100
+STEPS = 200
 
 
 @pytest.fixture(scope="module")
@@ -139,17 +139,15 @@ def undisturbed(tmp_path_factory) -> Totals:
 @pytest.fixture
 def impatient(tmp_path) -> Iterator[Job]:
     """A job whose aggregator drops connections and workers that are silent for a moment."""
-    job = Job(tmp_path, LAYOUT, "--progress-timeout=500ms", "--lease=1s")
+    job = Job(tmp_path, LAYOUT, "--progress-timeout=400ms", "--lease=700ms")
     yield job
     job.close()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_connections_break_in_all_ways_and_every_step_is_there_once(impatient, undisturbed, seed):
-    target = impatient.address
-    with Proxy(target, seed=seed, most_bytes=300_000, longest_pause=1.2) as proxy:
-        via = proxy.address
-        workers = impatient.load(0, 2, f"--steps={STEPS}", "--step=10ms", "--drain", via=via)
+def test_connections_break_in_all_ways_and_every_step_is_there_once(impatient, undisturbed):
+    with Proxy(impatient.address, seed=1, most_bytes=500_000, longest_pause=0.8) as proxy:
+        flags = [f"--steps={STEPS}", "--step=10ms", "--drain"]
+        workers = impatient.load(0, 2, *flags, via=proxy.address)
         report = workers.finish()
         assert set(proxy.fates) == set(FATES), "it should have seen everything"
     assert report["reconnects"] > 0
