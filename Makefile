@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 20
 OPT_BIN = "$$(bazel info -c opt bazel-bin 2>/dev/null)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo test bench-kernels format lint asan tsan fuzz clean
+.PHONY: help setup tools demo test bench-kernels bench-comm format lint asan tsan fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ test: setup ## run everything that must hold; ends with "N passed, N failed"
 bench-kernels: setup ## measure the kernels against the roof of the memory
 	@bazel build -c opt //bench:kernels
 	@$(PYTHON) bench/kernels.py --binary $(OPT_BIN)/bench/kernels
+
+bench-comm: setup ## measure transport and aggregator against iperf3, an echo, the kernels (6 minutes)
+	@bazel build -c opt //bench:comm //comm/tools:tl-aggregator //comm/tools:tl-load
+	@$(PYTHON) bench/comm.py --bin $(OPT_BIN)
 
 format: setup ## rewrite C++, CUDA and Python sources in the house style
 	@$(PYTHON) tools/lint.py --fix

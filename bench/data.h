@@ -1,11 +1,12 @@
-// What the benchmarks of kernels work on. Made once per process and shared:
-// making it takes longer than measuring.
+// What the benchmarks work on.
 #ifndef TENSORLIGHTNING_BENCH_DATA_H_
 #define TENSORLIGHTNING_BENCH_DATA_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <random>
+#include <span>
 #include <vector>
 
 // How the plain loops that serve as roofs are compiled: for AVX2 where the
@@ -24,15 +25,29 @@ inline size_t Entries() {
 }
 
 // Standard normal, the same in every run.
+inline std::vector<float> Normals(size_t entries) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(entries);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// Made once per process and shared: making it takes longer than measuring.
 inline const std::vector<float>& Gradient() {
-  static const std::vector<float> gradient = [] {
-    std::mt19937_64 random(1);
-    std::normal_distribution<float> normal;
-    std::vector<float> values(Entries());
-    for (float& value : values) value = normal(random);
-    return values;
-  }();
+  static const std::vector<float> gradient = Normals(Entries());
   return gradient;
+}
+
+// Stands for the steps of training between two exchanges: the model moves by a
+// tenth of the noise, which is shifted each time. Noise that is longer by
+// kShifts moves all of it.
+inline constexpr size_t kShifts = 1000;
+inline void Train(std::span<float> model, std::span<const float> noise,
+                  size_t step) {
+  const size_t shift = std::min(step % kShifts, noise.size());
+  const size_t moved = std::min(model.size(), noise.size() - shift);
+  for (size_t i = 0; i < moved; ++i) model[i] += 0.1f * noise[i + shift];
 }
 
 }  // namespace tensorlightning::bench

@@ -16,17 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from machine import free_cores
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """How many times the speed of its roof a kernel reaches; the binary's benchmark of that name
-    measures it."""
-
-    name: str
-    roof: str
-    target: float | None = None
-
+from report import BenchmarkError, Ratio, failure
 
 TOPK_VS_NUMPY = Ratio("topk_vs_numpy", "np.argpartition", 10.0)
 # What is divided by numpy's time.
@@ -46,10 +36,6 @@ RATIOS = [
     TOPK,
     TOPK_VS_NUMPY,
 ]
-
-
-class BenchmarkError(Exception):
-    """The benchmark binary is missing, not optimised, or failed; says what to do."""
 
 
 @dataclass
@@ -110,8 +96,7 @@ def run_binary(
                 if "/iterations:" in line:
                     finished(line.split("/")[0])
         if ran.returncode != 0:
-            last = (said.read_text().strip().splitlines() or ["nothing"])[-1]
-            raise BenchmarkError(f"{binary} ended with status {ran.returncode} and said: {last}")
+            raise failure(binary, ran.returncode, said.read_text())
         parsed = json.loads(report.read_text())
     if "compiled" not in parsed["context"]:
         raise BenchmarkError(f"{binary} was compiled without -c opt: run make bench-kernels")

@@ -49,13 +49,7 @@ class Worker {
         r_(data.size()),
         out_(compression_.MaxBytes(data.size())) {}
 
-  // Stands for the steps of training between two exchanges.
-  void Train() {
-    const size_t shift = ++steps_ % kShifts;
-    for (size_t i = 0; i + kShifts < x_.size(); ++i) {
-      x_[i] += 0.1f * data_[i + shift];
-    }
-  }
+  void Train() { bench::Train(x_, data_, ++steps_); }
   // Chunk-wise top-k at 1%, 4 bits, bytes out.
   void Exchange() {
     const auto emitted =
@@ -70,7 +64,6 @@ class Worker {
   }
 
  private:
-  static constexpr size_t kShifts = 1000;
   static constexpr float kBeta = 0.225f;
 
   Compression compression_{SelectionRule::ChunkTopK(0.01), ValueCode::kBits4};

@@ -19,6 +19,8 @@
 #include <ctime>
 #include <vector>
 
+#include "bench/measure.h"
+
 namespace tensorlightning::bench {
 
 enum class Clock : clockid_t {
@@ -43,23 +45,10 @@ inline constexpr int kTurns = 15;
 
 template <typename Function>
 double Milliseconds(Clock clock, Function function) {
-  const auto now = [clock] {
-    timespec time;
-    clock_gettime(static_cast<clockid_t>(clock), &time);
-    return static_cast<double>(time.tv_sec) * 1e3 +
-           static_cast<double>(time.tv_nsec) * 1e-6;
-  };
-  const double start = now();
+  const double start = Seconds(static_cast<clockid_t>(clock));
   function();
   benchmark::ClobberMemory();
-  return now() - start;
-}
-
-inline double Median(std::vector<double> values) {
-  const auto middle =
-      values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return (Seconds(static_cast<clockid_t>(clock)) - start) * 1e3;
 }
 
 // `reset` comes before each of the two, off the clock.

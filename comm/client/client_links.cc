@@ -43,7 +43,7 @@ bool IsFinal(const Error& error) {
 void ClientCore::Spawn(Awaitable<void> coroutine) {
   coroutines_.fetch_add(1);
   asio::co_spawn(strand_, std::move(coroutine),
-                 [self = shared_from_this()](std::exception_ptr error) {
+                 [self = shared_from_this()](const std::exception_ptr& error) {
                    if (error != nullptr) {
                      self->Fail({ErrorCode::kIo,
                                  "an exchange ended by an exception: out of "

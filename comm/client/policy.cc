@@ -52,7 +52,9 @@ Coefficients Policy::For(uint32_t live) const {
 }
 
 Status Policy::Check() const {
-  if (!(push >= 0.0 && push <= 1.0 && pull >= 0.0 && pull <= 1.0)) {
+  // Written so that NaN is none.
+  const auto is_share = [](double v) { return v >= 0.0 && v <= 1.0; };
+  if (!is_share(push) || !is_share(pull)) {
     return Error{ErrorCode::kInvalidArgument,
                  "push and pull must be from 0 to 1, not " +
                      std::to_string(push) + " and " + std::to_string(pull)};

@@ -29,7 +29,7 @@ std::string PeerName(const Socket& socket) {
 std::shared_ptr<Channel> Channel::Make(Strand strand, Socket socket,
                                        Timeouts timeouts, Watchdog& watchdog,
                                        size_t queue) {
-  const std::shared_ptr<Channel> channel(
+  std::shared_ptr<Channel> channel(
       new Channel(std::move(strand), std::move(socket), timeouts, queue));
   watchdog.Watch(channel);
   return channel;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -241,10 +242,11 @@ TEST_F(CentreShardTest, RefusesWhatIsNotFiniteAndStaysClean) {
     const auto emitted = Compress(values, {}, all, workspace, code);
     ASSERT_TRUE(emitted.ok());
     code.resize(emitted->bytes);
-    const float one = 1.0f;
     bool found = false;
     for (size_t i = 0; i + 4 <= code.size(); ++i) {
-      if (std::memcmp(&code[i], &one, 4) != 0) continue;
+      uint32_t bits = 0;
+      std::memcpy(&bits, &code[i], sizeof(bits));
+      if (bits != std::bit_cast<uint32_t>(1.0f)) continue;
       std::memcpy(&code[i], &bad, 4);
       found = true;
     }
