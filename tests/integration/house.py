@@ -1,4 +1,10 @@
-"""An aggregator with an honest worker in it, whom strangers must not disturb."""
+"""An aggregator with an honest worker in it, whom strangers must not disturb.
+
+pytest_plugins = ["integration.house"]
+
+def test_stranger_is_refused(house):
+    with Connection(house.address) as stranger: ...
+"""
 
 import functools
 import struct
@@ -6,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from cluster.wait import until
 from integration.processes import Aggregator
 from integration.wire import Model, Worker, code, forged, frame
@@ -102,3 +109,20 @@ class House:
             self.owner.stop()
         finally:
             self.aggregator.close()
+
+
+@pytest.fixture(scope="module")
+def shared_house(tmp_path_factory):
+    house = House(folder=tmp_path_factory.mktemp("house"))
+    yield house
+    house.close()
+
+
+@pytest.fixture
+def house(shared_house):
+    """The house, in which all must be well after the test."""
+    before, memory = shared_house.owner.exchanges, Memory(shared_house.aggregator.pid)
+    yield shared_house
+    assert shared_house.owner.has_gone_on(before), "a stranger kept the honest worker from its work"
+    assert not shared_house.owner.trouble
+    assert memory.growth() < MAX_GROWTH_BYTES
