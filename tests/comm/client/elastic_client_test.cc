@@ -64,6 +64,7 @@ TEST_P(Policies, ManyWorkersAtOnceEndWithTheSameBitsOnBothSides) {
     ASSERT_TRUE(workers[i]->Start(client).ok());
   }
   std::vector<std::thread> threads;
+  threads.reserve(workers.size());
   for (const auto& worker : workers) {
     threads.emplace_back([&worker] {
       for (int i = 0; i < kExchanges; ++i) {

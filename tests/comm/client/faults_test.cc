@@ -28,6 +28,7 @@ TEST(Faults, CutConnectionsLoseNothingAndApplyNothingTwice) {
     ASSERT_TRUE(workers[i]->Start(OptionsFor(*aggregator)).ok());
   }
   std::vector<std::thread> threads;
+  threads.reserve(workers.size());
   for (const auto& worker : workers) {
     threads.emplace_back([&worker] {
       for (int i = 0; i < 12; ++i) {
@@ -136,6 +137,7 @@ TEST(Faults, ARestartedAggregatorGoesOnFromItsSnapshotAndLosesNothing) {
   constexpr int kExchanges = 24;
   std::atomic<int> running{2};
   std::vector<std::thread> threads;
+  threads.reserve(workers.size());
   for (const auto& worker : workers) {
     threads.emplace_back([&worker, &running] {
       for (int i = 0; i < kExchanges; ++i) {

@@ -56,8 +56,8 @@ inline std::string MakeFolder() {
 
 class Worker {
  public:
-  explicit Worker(uint32_t seed, const Layout& layout = SmallLayout())
-      : layout_(layout), random_(seed) {
+  explicit Worker(uint32_t seed, Layout layout = SmallLayout())
+      : layout_(std::move(layout)), random_(seed) {
     for (const Tensor& tensor : layout_.tensors()) {
       values_.emplace_back(tensor.entries());
     }
