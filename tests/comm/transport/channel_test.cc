@@ -113,6 +113,7 @@ TEST_F(ChannelTest, CarriesFramesOfAllSizesInOrder) {
                                      8191,   8192,   8193,    262143, 262144,
                                      262145, 300000, 1 << 20, 3,      5 << 20};
   std::vector<Bytes> payloads;
+  payloads.reserve(sizes.size());
   for (const size_t size : sizes) {
     payloads.push_back(RandomBytes(size, static_cast<uint32_t>(size)));
   }
