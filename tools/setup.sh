@@ -72,9 +72,12 @@ make_venv() {
 }
 
 configure_bazel() {
-  local wanted="build --disk_cache=$CACHE/bazel-disk"
+  local wanted
+  # Not by the link: another venv must be another name, or Bazel would not look at it.
+  printf -v wanted '%s\n%s' "build --disk_cache=$CACHE/bazel-disk" \
+    "common --repo_env=TF_PYTHON=$(readlink .venv)/bin/python"
   [[ -r user.bazelrc && "$(<user.bazelrc)" == "$wanted" ]] && return
-  step 4 "Bazel's disk cache, in the user's cache"
+  step 4 "Bazel's disk cache, in the user's cache, and where TensorFlow is"
   echo "$wanted" >user.bazelrc
 }
 
