@@ -1,0 +1,98 @@
+"""A training whose weights are averaged: the policies elastic, local and dense."""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tensorlightning import environment
+from tensorlightning.meeting import Meeting
+from tensorlightning.options import Options
+from tensorlightning.worker import Worker
+
+# Slower workers are waited for this long at the end, as long as they give signs of life.
+END_SECONDS = 600.0
+_STEPS_BETWEEN_LOOKS = 32
+
+
+class Averaging:
+    """One worker's part in it, from the first weights to the last."""
+
+    def __init__(self, weights: Callable[[], Sequence[Any]], options: Options, job: str, own: bool):
+        """`own`: the weights stay this worker's own at the end."""
+        self._weights = weights
+        self._options, self._job, self._own = options, job, own
+        self._calls = 0
+        self.worker: Worker | None = None
+
+    def begin(self) -> bool:
+        """Joins, if there are weights yet."""
+        weights = self._weights()
+        if not weights:
+            return False
+        self.worker = Worker(weights, self._options, self._job)
+        self.worker.join()
+        return True
+
+    def step(self, steps: int) -> None:
+        """After so many steps of training."""
+        if self.worker is None:
+            # The model's variables were made by its first step; the centre replaces them.
+            self.begin()
+            return
+        self.worker.step(steps)
+        self._calls += 1
+        if self._calls % _STEPS_BETWEEN_LOOKS == 0:
+            self.worker.live()
+
+    def statistics(self) -> dict[str, Any]:
+        return self.worker.statistics() if self.worker and self.worker.joined else {}
+
+    def centre(self) -> contextlib.AbstractContextManager[None]:
+        """The model holds the centre inside."""
+        if self.worker is None or not self.worker.joined:
+            return contextlib.nullcontext()
+        return self.worker.centre()
+
+    def finish(self) -> None:
+        """The last exchange; the model then holds the centre, the same in every worker."""
+        if self.worker is None:
+            return
+        if environment.size() == 1:
+            self.worker.finish(self._own)
+            return
+        self.worker.settle()
+        self.worker.exchange()
+        self.worker.settle()
+        meeting = Meeting(f"{self._job}/end", self._options)
+        with contextlib.ExitStack() as ending:
+            ending.callback(meeting.close)
+            # First this one: who still waits then sees fewer workers, not fewer that have finished.
+            ending.callback(self.worker.leave)
+            self._wait_for_others(meeting)
+            if not self._own:
+                self.worker.pull()
+
+    def abandon(self) -> None:
+        """Leaves a training that ended in the middle."""
+        if self.worker is not None:
+            self.worker.leave()
+
+    def _wait_for_others(self, meeting: Meeting) -> None:
+        begin = time.monotonic()
+
+        def expected() -> int:
+            live = self.worker.live()
+            waited = time.monotonic() - begin
+            # Who was never seen may still be starting; who was seen and is gone has died.
+            if self.worker.most_live < environment.size() and waited < self._options.patience:
+                return environment.size()
+            return min(live, environment.size())
+
+        try:
+            if not meeting.wait(expected, max(END_SECONDS, self._options.patience), "to finish"):
+                environment.say("takes the centre as it is: others have not finished in time")
+        except tf.errors.OpError as error:
+            environment.say(f"could not wait for the others to finish: {error.message}")

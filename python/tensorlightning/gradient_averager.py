@@ -1,0 +1,94 @@
+"""The mean of all workers' gradients, for optimizers: the policies gradient and gradient-async.
+
+The aggregator's centre is a sum of gradients here. That all workers begin with the same weights, and
+that one that is restarted gets rank 0's present ones, the native library sees to.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tensorlightning import _ops, environment
+from tensorlightning.meeting import Meeting
+from tensorlightning.options import Options
+from tensorlightning.worker import NOBODY, Worker, slot
+
+
+class GradientAverager:
+    """One worker's part in it; `number` is what graphs know of it."""
+
+    def __init__(self, options: Options, job: str, momentum: float = 0.0):
+        """`momentum` is applied before pruning, by the native library, and not by the optimizer."""
+        self._options, self._job = options, job
+        self.momentum = momentum
+        self.number = slot()
+        self.worker: Worker | None = None
+
+    def joined(self) -> tf.Tensor:
+        """For graphs, too."""
+        return tf.not_equal(self.number, NOBODY)
+
+    def join(self, trainable: Sequence[Any]) -> None:
+        """Waits until all workers are there; the variables then hold rank 0's weights."""
+        if environment.size() == 1:
+            raise ValueError(
+                f"policy={self._options.policy!r} waits for all workers: TL_SIZE must say how many "
+                "there are (tlrun sets it)"
+            )
+        momentum = {"momentum": self.momentum} if self.momentum else {}
+        self.worker = Worker(trainable, self._options, self._job, number=self.number, **momentum)
+        self.worker.join()
+
+    def mean(self, gradients: Sequence[Any], key: Callable[[Any], Any], of: Sequence[Any]) -> list:
+        """Everybody's mean of these gradients of the variables `of`, which `key` tells apart."""
+        known = {key(variable): gradient for gradient, variable in zip(gradients, of, strict=True)}
+        sent = []
+        for variable in self.worker.variables:
+            gradient = known.get(key(variable))
+            if gradient is None:
+                sent.append(tf.zeros(variable.shape))
+            else:
+                sent.append(tf.cast(tf.convert_to_tensor(gradient), tf.float32))
+        received = _ops.tl_average_gradients(
+            self.number, sent, timeout_s=float(self._options.patience)
+        )
+        means = {
+            key(variable): mean
+            for variable, mean in zip(self.worker.variables, received, strict=True)
+        }
+        return [
+            tf.cast(means[key(variable)], gradient.dtype)
+            for gradient, variable in zip(gradients, of, strict=True)
+        ]
+
+    def step(self, steps: int) -> None:
+        """After so many steps: what is kept of rank 0's weights for latecomers follows them."""
+        if self.worker is not None and self.worker.joined:
+            self.worker.step(steps)
+
+    def statistics(self) -> dict[str, Any]:
+        return self.worker.statistics() if self.worker and self.worker.joined else {}
+
+    def leave(self) -> None:
+        """Who leaves completes the others' round. No harm if it has left already."""
+        if self.worker is not None:
+            self.worker.leave()
+
+    def finish(self, weights: Sequence[Any], own: bool) -> None:
+        """Leaves; all workers then have rank 0's weights, unless `own`."""
+        if self.worker is None:
+            return
+        self.leave()
+        meeting = Meeting(f"{self._job}/end", self._options)
+        last = Worker(weights, self._options, f"{self._job}/last", policy="dense", when="period")
+        with contextlib.ExitStack() as ending:
+            ending.callback(meeting.close)
+            try:
+                meeting.wait(environment.size, self._options.patience, "to finish")
+                if not own:
+                    last.join()
+                    last.leave()
+            except tf.errors.OpError as error:
+                environment.say(f"keeps its own weights at the end: {error.message}")
