@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 20
 OPT_BIN = "$$(bazel info -c opt bazel-bin 2>/dev/null)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo test bench-kernels bench-comm format lint asan tsan fuzz clean
+.PHONY: help setup tools tf demo demo-kernels test bench-kernels bench-comm bench-train format lint asan tsan fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +19,16 @@ tools: setup ## build tl-aggregator and tl-load into bin/
 	@install $(OPT_BIN)/comm/tools/tl-aggregator $(OPT_BIN)/comm/tools/tl-load bin/
 	@echo "bin/tl-aggregator and bin/tl-load are ready: try --help"
 
-demo: setup ## prune and encode a real array: a table and a plot
+tf: setup ## build the TensorFlow ops and tl-aggregator into python/tensorlightning/
+	@bazel build -c opt //tf_ops:libtensorlightning_tf.so //comm/tools:tl-aggregator
+	@mkdir -p python/tensorlightning/bin
+	@install $(OPT_BIN)/tf_ops/libtensorlightning_tf.so python/tensorlightning/
+	@install $(OPT_BIN)/comm/tools/tl-aggregator python/tensorlightning/bin/
+
+demo: tf ## train a CNN with one worker, with two, and with two that send everything (5 minutes)
+	@$(PYTHON) examples/fashion_mnist_demo/demo.py
+
+demo-kernels: setup ## prune and encode a real array: a table and a plot
 	@bazel build -c opt //examples/prune_and_encode
 	@$(PYTHON) examples/prune_and_encode/demo.py --binary $(OPT_BIN)/examples/prune_and_encode/prune_and_encode
 
@@ -33,6 +42,9 @@ bench-kernels: setup ## measure the kernels against the roof of the memory
 bench-comm: setup ## measure transport and aggregator against iperf3, an echo, the kernels (6 minutes)
 	@bazel build -c opt //bench:comm //comm/tools:tl-aggregator //comm/tools:tl-load
 	@$(PYTHON) bench/comm.py --bin $(OPT_BIN)
+
+bench-train: tf ## measure training against TensorFlow's strategies and dense averaging (45 minutes)
+	@$(PYTHON) bench/train.py
 
 format: setup ## rewrite C++, CUDA and Python sources in the house style
 	@$(PYTHON) tools/lint.py --fix
@@ -52,3 +64,4 @@ fuzz: setup ## fuzz each decoder from its kept corpus for FUZZ_SECONDS (20)
 clean: ## remove what was built in this clone; caches shared by clones stay
 	@if command -v bazel >/dev/null; then bazel clean; fi
 	@rm -rf .bazel .venv bin bench/out examples/*/out compile_commands.json user.bazelrc
+	@rm -rf python/tensorlightning/bin python/tensorlightning/libtensorlightning_tf.so

@@ -1,7 +1,7 @@
 """TensorFlow's ParameterServerStrategy and MultiWorkerMirroredStrategy in hosts of their own.
 
-Workers are in hosts like those that ours are in. The parameter server has that of our aggregator, and
-so has the coordinator: what these two tell each other is not counted.
+Workers are in hosts like those that ours are in. The parameter server is in one like that of our
+aggregator, and so is the coordinator: what these two tell each other is not counted.
 """
 
 import contextlib

@@ -24,8 +24,6 @@ import numpy as np
 import train_models
 from train_models import TASKS, Batches, Task
 
-# Policies that talk to an aggregator by their gradients.
-GRADIENT_POLICIES = ("gradient", "gradient-async")
 ALONE = ("one", "none")
 EVALUATED_AT_ONCE = 500
 # The share of the steps, at the start, in which the learning rate grows to its value.
@@ -48,9 +46,10 @@ class Replica:
         self.optimizer = task.make_optimizer(keras)
         self.optimizer.build(self.model.trainable_variables)
         self._blank = [variable.numpy() for variable in self.optimizer.variables]
-        self.step = self._make_step(task)
+        self.trace(task)
 
-    def _make_step(self, task: Task):
+    def trace(self, task: Task) -> None:
+        """Its step, anew: the optimizer may have become another."""
         import tensorflow as tf
 
         variables = self.model.trainable_variables
@@ -65,7 +64,7 @@ class Replica:
             )
             return loss
 
-        return step
+        self.step = step
 
     def reset(self, task: Task, seed: int) -> None:
         """To weights that depend on the seed alone, and an optimizer that has seen nothing."""
@@ -75,6 +74,12 @@ class Replica:
         self.model.set_weights(task.build(keras).get_weights())
         for variable, value in zip(self.optimizer.variables, self._blank, strict=True):
             variable.assign(value)
+
+
+def record_shape(task: Task):
+    import tensorflow as tf
+
+    return tf.TensorSpec((task.batch, task.data().train.shape[1]), tf.uint8)
 
 
 def cross_entropy(targets, logits):
@@ -91,56 +96,73 @@ class Run:
         self.task, self.replica = TASKS[request["task"]], replica
         self.steps, self.rate = request["steps"], request["rate"]
         self.done = 0
-        rank, size = request["rank"], request["size"]
-        self._batches = Batches(self.task, rank, size, request["seed"])
+        self._batches = Batches(self.task, request["rank"], request["size"], request["seed"])
         replica.reset(self.task, request["seed"])
-        self._exchange = None
-        policy = request["policy"]
-        if policy not in ALONE:
-            os.environ.update(request["environment"])
-            self._join(policy)
-        # Traced before the clock runs.
-        self._warm_up()
+        # Traced before the clock runs, and before there is anybody to wait for.
+        replica.step.get_concrete_function(record_shape(self.task))
+        self._together = None
+        if request["policy"] not in ALONE:
+            settle_in(request["environment"])
+            self._join()
 
-    def _join(self, policy: str) -> None:
-        import tensorlightning as tl
+    def _join(self) -> None:
+        """As tl.exchanger and tl.DistributedOptimizer do, but the job's name is as we say."""
+        from tensorlightning import optimizer
+        from tensorlightning.averaging import Averaging
+        from tensorlightning.gradient_averager import GradientAverager
+        from tensorlightning.options import Options
 
-        if policy in GRADIENT_POLICIES:
-            self._exchange = None
-            tl.DistributedOptimizer(self.replica.optimizer)
+        options, job = Options.make(), os.environ["TL_JOB"]
+        weights, own = self.replica.model.trainable_variables, self.replica.optimizer
+        if options.averages_gradients:
+            averager = GradientAverager(options, job, optimizer.native_momentum(own, options))
+            optimizer.hook_gradients(own, averager)
+            averager.join(weights)
+            self.replica.trace(self.task)
+            self._together = averager
         else:
-            self._exchange = tl.exchanger(self.replica.model.trainable_variables)
-
-    def _warm_up(self) -> None:
-        self.replica.step.get_concrete_function(self._next_signature())
-
-    def _next_signature(self):
-        import tensorflow as tf
-
-        width = self.task.data().train.shape[1]
-        return tf.TensorSpec((self.task.batch, width), tf.uint8)
+            self._together = Averaging(lambda: weights, options, job, own=False)
+            self._together.begin()
 
     def train(self, until: int) -> dict:
         import tensorflow as tf
 
-        losses = []
-        start = time.monotonic()
+        loss, start = 0.0, time.monotonic()
         while self.done < until:
             self.replica.optimizer.learning_rate.assign(
                 learning_rate(self.rate, self.done, self.steps)
             )
-            losses.append(self.replica.step(tf.constant(next(self._batches))))
+            loss = self.replica.step(tf.constant(next(self._batches)))
             self.done += 1
-            if self._exchange:
-                self._exchange()
-        loss = float(losses[-1]) if losses else 0.0  # Waits for the last step.
-        return {"seconds": time.monotonic() - start, "loss": loss}
+            if self._together:
+                self._together.step(1)
+        loss = float(loss)  # Waits for the last step.
+        seconds = time.monotonic() - start
+        if self._together:
+            self._together.worker.settle()
+        return {"seconds": seconds, "loss": loss}
 
     def end(self) -> dict:
-        if not self._exchange:
+        if not self._together:
             return {"statistics": {}}
-        self._exchange.finish()
-        return {"statistics": self._exchange.statistics()}
+        statistics = self._together.statistics()
+        if self.by_gradient:
+            self._together.finish(self.replica.model.trainable_variables, own=False)
+        else:
+            self._together.finish()
+        return {"statistics": statistics}
+
+    @property
+    def by_gradient(self) -> bool:
+        return hasattr(self._together, "momentum")
+
+
+def settle_in(environment: dict[str, str]) -> None:
+    """TL_* are those of this run alone."""
+    kept = ("TL_TF_LIBRARY", "TL_PROGRAMS")
+    for name in [name for name in os.environ if name.startswith("TL_") and name not in kept]:
+        del os.environ[name]
+    os.environ.update(environment)
 
 
 class Worker:
@@ -151,8 +173,8 @@ class Worker:
 
     def begin(self, request: dict) -> dict:
         name = request["task"]
-        fresh = request["policy"] in GRADIENT_POLICIES or not self._idle.get(name)
-        replica = Replica(TASKS[name]) if fresh else self._idle[name].pop()
+        idle = self._idle.get(name)
+        replica = idle.pop() if idle else Replica(TASKS[name])
         self._runs[request["run"]] = Run(request, replica)
         sizes = [int(np.prod(variable.shape)) for variable in replica.model.trainable_variables]
         return {"parameters": sum(sizes), "sizes": sizes}
@@ -169,7 +191,8 @@ class Worker:
     def end(self, request: dict) -> dict:
         run = self._runs.pop(request["run"])
         ended = run.end()
-        if type(run.replica.optimizer).__module__.startswith("keras"):
+        # Its optimizer would be hooked twice.
+        if not run.by_gradient:
             self._idle.setdefault(run.task.name, []).append(run.replica)
         return ended
 

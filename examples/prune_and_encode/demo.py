@@ -130,7 +130,7 @@ def parse_arguments() -> argparse.Namespace:
         type=Path,
         default=ROOT / ".bazel/bin/examples/prune_and_encode/prune_and_encode",
         metavar="PATH",
-        help="the example's program (what make demo builds)",
+        help="the example's program (what make demo-kernels builds)",
     )
     return parser.parse_args()
 
@@ -151,7 +151,7 @@ def main() -> int:
         print(f"demo.py: {options.plot} must end in .png, .pdf or .svg", file=sys.stderr)
         return 1
     if not binary.is_file():
-        print(f"demo.py: {binary} is not there: run make demo", file=sys.stderr)
+        print(f"demo.py: {binary} is not there: run make demo-kernels", file=sys.stderr)
         return 1
     hidden, steps = ([128, 64], 3) if options.quick else ([2048, 1024], 40)
     try:

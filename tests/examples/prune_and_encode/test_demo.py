@@ -48,7 +48,7 @@ def test_missing_data_names_the_package(demo, binary, tmp_path):
 def test_missing_binary_says_what_to_run(demo, tmp_path):
     ran = demo("--quick", f"--binary={tmp_path / 'nothing'}")
     assert ran.returncode == 1
-    assert "run make demo" in ran.stderr
+    assert "run make demo-kernels" in ran.stderr
 
 
 def test_help_explains_the_options(demo):
