@@ -340,7 +340,7 @@ Result<Emitted> Compress(std::span<float> r, std::span<const float> g,
   Status status = CheckArguments(r.size(), compression, out);
   if (status.ok()) {
     // With nothing to add, the residual is the input.
-    status = g.empty() ? CheckFinite(r, "the residual")
+    status = g.empty() ? CheckFinite(r, "the input")
                        : CheckFinite(g, "the gradient", kUsableBits);
   }
   if (!status.ok()) return status.error();

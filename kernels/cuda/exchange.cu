@@ -256,7 +256,7 @@ Result<Emitted> Compress(float* r, const float* g, size_t n,
                          cudaStream_t stream) {
   const ResidualSource source{r, g};
   if (g == nullptr) {
-    return Emit(source, r, n, compression, {{r, "the residual", kInfinityBits}},
+    return Emit(source, r, n, compression, {{r, "the input", kInfinityBits}},
                 workspace, out, stream);
   }
   return Emit(

@@ -418,7 +418,7 @@ TEST(Exchange, RefusesAResidualThatIsNotFiniteBeforeTouchingIt) {
   Workspace workspace;
   Bytes out(compression.MaxBytes(r.size()));
   EXPECT_EQ(Compress(r, {}, compression, workspace, out).error().message,
-            "1 value of the residual is NaN or Inf, at entry 8999");
+            "1 value of the input is NaN or Inf, at entry 8999");
   EXPECT_EQ(BitsOf(r), BitsOf(before));
 }
 
