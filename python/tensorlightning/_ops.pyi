@@ -13,9 +13,9 @@ Handles = Sequence[tf.Tensor]
 Scalar = tf.Tensor | tf.Variable | int
 
 def tl_join(
-    resources: Handles, options: str | tf.Tensor, names: Sequence[str], name: str | None = None
+    options: str | tf.Tensor, resources: Handles, names: Sequence[str], name: str | None = None
 ) -> tf.Tensor:
-    """Begins to join, and returns the worker's number at once."""
+    """Begins to join, and returns the worker's number at once. Options: name=value, in lines."""
 
 def tl_joined(
     worker: Scalar, resources: Handles, timeout_s: float = 0.2, name: str | None = None
@@ -33,16 +33,13 @@ def tl_exchange(worker: Scalar, resources: Handles, name: str | None = None) -> 
 def tl_wait(worker: Scalar, timeout_s: float = 0.2, name: str | None = None) -> tf.Tensor:
     """Whether no exchange is under way."""
 
-def tl_pull(
-    worker: Scalar, resources: Handles, timeout_s: float = 60.0, name: str | None = None
-) -> Any:
+def tl_pull(worker: Scalar, resources: Handles, name: str | None = None) -> Any:
     """The centre into the variables; training can go on."""
 
 def tl_finish(
     worker: Scalar,
     resources: Handles,
     own: bool = False,
-    timeout_s: float = 60.0,
     name: str | None = None,
 ) -> Any:
     """A last exchange, the centre into the variables (unless own), and leaves."""
@@ -53,7 +50,6 @@ def tl_leave(worker: Scalar, name: str | None = None) -> Any:
 def tl_average_gradients(
     worker: Scalar,
     gradients: Sequence[tf.Tensor],
-    timeout_s: float = 60.0,
     name: str | None = None,
 ) -> list[tf.Tensor]:
     """The mean of all workers' gradients."""

@@ -21,9 +21,9 @@ class Checkpoint(keras.callbacks.ModelCheckpoint):
     >>> model.fit(x, y, callbacks=[tl.Elastic()])
     """
 
-    def save_now(self, logs: Mapping[str, Any] | None = None) -> None:
+    def save_now(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Whatever the frequency says."""
-        self._save_model(epoch=self._current_epoch, batch=None, logs=dict(logs or {}))
+        self._save_model(epoch=epoch, batch=None, logs=dict(logs or {}))
 
     def _save_model(self, epoch: int, batch: int | None, logs: dict[str, Any]) -> None:
         if environment.rank() != 0:

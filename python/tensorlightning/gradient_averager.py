@@ -1,7 +1,7 @@
 """The mean of all workers' gradients, for optimizers: the policies gradient and gradient-async.
 
-The aggregator's centre is a sum of gradients here. That all workers begin with the same weights, and
-that one that is restarted gets rank 0's present ones, the native library sees to.
+The aggregator's centre is a sum of gradients here. That all workers begin with the same weights,
+and that one that is restarted gets rank 0's present ones, the native library sees to.
 """
 
 import contextlib
@@ -44,24 +44,16 @@ class GradientAverager:
     def mean(self, gradients: Sequence[Any], key: Callable[[Any], Any], of: Sequence[Any]) -> list:
         """Everybody's mean of these gradients of the variables `of`, which `key` tells apart."""
         known = {key(variable): gradient for gradient, variable in zip(gradients, of, strict=True)}
-        sent = []
-        for variable in self.worker.variables:
-            gradient = known.get(key(variable))
-            if gradient is None:
-                sent.append(tf.zeros(variable.shape))
-            else:
-                sent.append(tf.cast(tf.convert_to_tensor(gradient), tf.float32))
-        received = _ops.tl_average_gradients(
-            self.number, sent, timeout_s=float(self._options.patience)
-        )
-        means = {
-            key(variable): mean
-            for variable, mean in zip(self.worker.variables, received, strict=True)
-        }
-        return [
-            tf.cast(means[key(variable)], gradient.dtype)
-            for gradient, variable in zip(gradients, of, strict=True)
+        sent = [
+            # Sparse ones, of embeddings, as dense ones.
+            tf.convert_to_tensor(known[key(variable)])
+            if key(variable) in known
+            else tf.zeros(variable.shape, variable.dtype)
+            for variable in self.worker.variables
         ]
+        received = _ops.tl_average_gradients(self.number, sent)
+        means = dict(zip(map(key, self.worker.variables), received, strict=True))
+        return [means[key(variable)] for variable in of]
 
     def step(self, steps: int) -> None:
         """After so many steps: what is kept of rank 0's weights for latecomers follows them."""

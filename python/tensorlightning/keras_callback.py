@@ -85,7 +85,7 @@ class Elastic(keras.callbacks.Callback):
         self._own = final == "own"
         self._checkpoint = None if checkpoint is None else Checkpoint(os.fspath(checkpoint))
         self._reporter: Reporter | None = None
-        self._last_batch = -1
+        self._epoch, self._last_batch = 0, -1
 
     def centre(self) -> Any:
         """A context in which the model holds the centre, for saving or evaluating it meanwhile.
@@ -113,7 +113,7 @@ class Elastic(keras.callbacks.Callback):
             raise
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        self._last_batch = -1
+        self._epoch, self._last_batch = epoch, -1
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         # With steps_per_execution, one call is for several steps.
@@ -133,7 +133,7 @@ class Elastic(keras.callbacks.Callback):
         trainings.forget(self.model)
         self._reporter.finish(logs, statistics)
         if self._checkpoint is not None:
-            self._checkpoint.save_now(logs)
+            self._checkpoint.save_now(self._epoch, logs)
 
 
 def _weights_of(model: Any) -> Any:

@@ -53,7 +53,7 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name.
 
 
 def hook_gradients(optimizer: Any, averager: GradientAverager) -> None:
-    """The optimizer's gradients go through `averager`, which joins with the first step if need be."""
+    """The optimizer's gradients go through `averager`, which joins with the first step."""
     optimizer = _optimizer_inside(optimizer)
     if hasattr(optimizer, _STATE):
         raise ValueError(
@@ -109,6 +109,12 @@ def _install(optimizer: Any, hooked: type, state: Any) -> None:
 def _disguised(hooked: type, plain: type) -> type:
     for name in ("__name__", "__qualname__", "__module__", "__doc__"):
         setattr(hooked, name, getattr(plain, name))
+    # In files it is called keras.optimizers.SGD then, and not by the place of Keras's source.
+    with contextlib.suppress(ImportError, AttributeError):
+        from keras.src import api_export
+
+        if public := api_export.get_name_from_symbol(plain):
+            api_export.REGISTERED_OBJS_TO_NAMES[hooked] = public
     return hooked
 
 

@@ -77,7 +77,9 @@ class Worker:
 
     def begin_to_join(self) -> None:
         """Returns at once; has_joined() tells when it has."""
-        worker = _ops.tl_join(self.handles, self._settings, names=variables.names(self.variables))
+        worker = _ops.tl_join(
+            options=self._settings, resources=self.handles, names=variables.names(self.variables)
+        )
         self.number.assign(worker)
 
     def has_joined(self) -> bool:
@@ -110,7 +112,7 @@ class Worker:
 
     def pull(self) -> None:
         """The centre into the variables."""
-        _ops.tl_pull(self.number, self.handles, timeout_s=self._patience)
+        _ops.tl_pull(self.number, self.handles)
 
     @contextlib.contextmanager
     def centre(self) -> Iterator[None]:
@@ -127,7 +129,7 @@ class Worker:
     def finish(self, own: bool = False) -> None:
         """A last exchange; the variables then hold the centre, unless `own`; and leaves."""
         self._remember()
-        _ops.tl_finish(self.number, self.handles, own=own, timeout_s=self._patience)
+        _ops.tl_finish(self.number, self.handles, own=own)
         self.number.assign(NOBODY)
 
     def leave(self) -> None:
