@@ -36,10 +36,16 @@ LOST_GRACE_SECONDS = 5.0
 AGGREGATOR_GRACE_SECONDS = 30.0
 FLUSH_SECONDS = 5.0
 SWEEP_SECONDS = 10.0
+# As a shell says it.
+COMMAND_NOT_FOUND = 127
 TICK_SECONDS = 0.05
 IDLE_TICK_SECONDS = 1.0
 # Set for the agent itself; a worker gets what tlrun says.
 _OWN = protocol.IDENTITY | {"PYTHONPATH", "PYTHONSAFEPATH"}
+
+
+class CommandMissingError(LookupError):
+    """What workers are to run is not on this host."""
 
 
 class Agent:
@@ -173,7 +179,9 @@ class Agent:
         try:
             self._check(message["program"], message["tools"])
         except (LookupError, OSError) as error:
-            self._outbox.add_news({"event": "refused", "message": str(error)})
+            status = COMMAND_NOT_FOUND if isinstance(error, CommandMissingError) else 1
+            refusal = {"event": "refused", "message": str(error), "status": status}
+            self._outbox.add_news(refusal)
         else:
             self._outbox.add_news({"event": "ready"})
 
@@ -181,7 +189,7 @@ class Agent:
         if not Path(self._folder).is_dir():
             raise LookupError(f"there is no folder {self._folder} (see --wdir)")
         if not self._path_of(program):
-            raise LookupError(
+            raise CommandMissingError(
                 f"there is no command {program!r}: not in {self._folder}, and not on PATH"
             )
         for tool in tools:
@@ -222,7 +230,12 @@ class Agent:
                 command = [path, *command[1:]]
             process = Watched(who, command, environment, self._folder, self._outbox)
         except (OSError, ValueError, ProgramMissingError, LookupError) as error:
-            message = {"event": "ended", "who": who, "status": 127, "error": str(error)}
+            message = {
+                "event": "ended",
+                "who": who,
+                "status": COMMAND_NOT_FOUND,
+                "error": str(error),
+            }
             self._outbox.add_last(who, message)
             return
         self._watched[who] = process

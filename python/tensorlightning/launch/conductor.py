@@ -83,7 +83,7 @@ class Conductor:
             try:
                 await self._beginning
             except LinkError as error:
-                self._fail(str(error), FAILED_TO_START)
+                self._fail(str(error), error.status)
             except asyncio.CancelledError:
                 self._stop()
             self._beginning = None
@@ -105,7 +105,7 @@ class Conductor:
             if not isinstance(failure, LinkError):
                 raise failure
         if failures:
-            raise LinkError("\n".join(map(str, failures)))
+            raise LinkError("\n".join(map(str, failures)), max(each.status for each in failures))
         aggregation = self._plan.aggregation
         await aggregation.find(self._links[hosts[0]], hosts)
         self._display.say(f"{len(self._workers)} workers, aggregator at {aggregation.endpoint}")
@@ -137,6 +137,7 @@ class Conductor:
         environment = jobs.worker_environment(worker, size, plan.job, where.endpoint, where.embed)
         command = jobs.fill_placeholders(plan.command, worker, size)
         worker.state, worker.status = "running", None
+        worker.report.pop("done", None)
         self._links[worker.host].send(
             {"do": "start", "who": worker.rank, "command": command, "environment": environment}
         )
@@ -187,7 +188,7 @@ class Conductor:
             of = f"restart {worker.restarts} of {self._plan.max_restarts}"
             self._display.say(f"{what}; it starts again ({of})", bad=True)
             self._soon(self._restart(worker))
-        if all(each.is_over for each in self._workers):
+        if not any(each.is_under_way for each in self._workers):
             self._stop()
 
     async def _restart(self, worker: Worker) -> None:
@@ -219,7 +220,7 @@ class Conductor:
     def _lose(self, link: Link) -> None:
         """An agent has gone: at the end of a run, or by accident."""
         link.kill_groups()
-        lost = [w for w in self._workers if w.host == link.host and not w.is_over]
+        lost = [w for w in self._workers if w.host == link.host and w.is_under_way]
         for worker in lost:
             worker.status = LOST
             worker.state = "stopped"

@@ -37,8 +37,8 @@ class Worker:
     report: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def is_over(self) -> bool:
-        return self.state in ("done", "failed", "stopped")
+    def is_under_way(self) -> bool:
+        return self.state in ("running", "restarting")
 
     def next_attempt(self) -> int:
         """Grows even when the clock is set back."""

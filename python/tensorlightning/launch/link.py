@@ -23,7 +23,12 @@ _AGENT = "tensorlightning.launch.agent"
 
 
 class LinkError(RuntimeError):
-    """An agent that does not start; the text says on which host, why, and what to do."""
+    """Something that does not start; the text says on which host, why, and what to do."""
+
+    def __init__(self, message: str, status: int = 1):
+        """status: what tlrun exits with if this is the end of it."""
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ class Link:
         except TimeoutError:
             raise LinkError(f"{self.host.name}: its agent does not answer{self._said()}") from None
         if answer["event"] == "refused":
-            raise LinkError(f"{self.host.name}: {answer.get('message')}")
+            raise LinkError(f"{self.host.name}: {answer['message']}", answer.get("status") or 1)
         return answer
 
     def send(self, message: Message) -> None:

@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with display:
         status = asyncio.run(_run(plan, display))
     try:
-        display.summary()
+        if any(worker.attempt for worker in plan.workers):
+            display.summary()
     except OutputClosedError:
         _let_go_of_output()
     if given.summary_json:
