@@ -28,7 +28,7 @@ RUN_SECONDS = 60
 END_SECONDS = 20
 # An aggregator that is there, as far as tlrun knows: workers of these tests don't talk to it.
 NO_AGGREGATOR = "--aggregator=127.0.0.1:9"
-# What workers of tests have at hand.
+# What workers of tests have at hand; below, parts of them.
 PRELUDE = """\
 import json, os, signal, subprocess, sys, time
 rank = int(os.environ["TL_RANK"])
@@ -37,6 +37,26 @@ def report(**fields):
 def say(*words):
     print(*words, flush=True)
 """
+
+SLEEP = "say('ready'); time.sleep(600)"
+WAIT = """
+say("ready")
+while not os.path.exists(sys.argv[1] + "/go"): time.sleep(0.02)
+"""
+# Neither its group, nor its session, nor its parent is that of the worker; nor are its pipes.
+DAEMON = """
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in range(3):
+            os.dup2(nowhere, descriptor)
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+subprocess.Popen(["sleep", "600"])
+"""
+STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 
 
 def worker(code: str, *arguments: str | Path) -> list[str]:
@@ -50,6 +70,10 @@ def finish(*arguments: str, **variables: str) -> tuple[int, str, str]:
         status = run.wait()
         assert run.leaves_nothing()
         return status, run.output(), run.errors()
+
+
+def all_ready(run: Run, workers: int) -> bool:
+    return until(lambda: run.everything().count("ready") >= workers)
 
 
 def environment_with(**variables: str) -> dict[str, str]:

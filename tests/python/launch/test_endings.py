@@ -7,31 +7,17 @@ import sys
 
 import pytest
 from cluster.wait import until
-from python.launch.runs import NO_AGGREGATOR, Run, finish, worker
-
-SLEEP = "say('ready'); time.sleep(600)"
-WAIT = """
-say("ready")
-while not os.path.exists(sys.argv[1] + "/go"): time.sleep(0.02)
-"""
-# Neither its group, nor its session, nor its parent is that of the worker; nor are its pipes.
-DAEMON = """
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for descriptor in range(3):
-            os.dup2(nowhere, descriptor)
-        time.sleep(600)
-    os._exit(0)
-os.wait()
-subprocess.Popen(["sleep", "600"])
-"""
-STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-
-
-def all_ready(run: Run, workers: int) -> bool:
-    return until(lambda: run.everything().count("ready") >= workers)
+from python.launch.runs import (
+    DAEMON,
+    NO_AGGREGATOR,
+    SLEEP,
+    STUBBORN,
+    WAIT,
+    Run,
+    all_ready,
+    finish,
+    worker,
+)
 
 
 @pytest.mark.parametrize(
