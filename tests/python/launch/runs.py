@@ -72,7 +72,7 @@ def finish(*arguments: str, **variables: str) -> tuple[int, str, str]:
         return status, run.output(), run.errors()
 
 
-def all_ready(run: Run, workers: int) -> bool:
+def all_ready(run: "Run", workers: int) -> bool:
     return until(lambda: run.everything().count("ready") >= workers)
 
 
