@@ -50,6 +50,15 @@ class CpuWorkerState final : public WorkerState {
                       *workspace_, out);
   }
 
+  Result<Emitted> Mirror(const float* x, const Compression& compression,
+                         std::span<std::byte> out) override {
+    const std::span<const float> model(x, entries());
+    const Status status = CheckFinite(model, "the model", kUsableBits);
+    if (!status.ok()) return status.error();
+    std::fill(owed_.begin(), owed_.end(), 0.0f);
+    return MakeReply(model, view_, compression, *workspace_, out);
+  }
+
   Status ApplyReply(const Message& reply) override {
     return Add(reply, "the reply", view_);
   }

@@ -46,6 +46,11 @@ class WorkerState {
                                const Compression& compression,
                                std::span<std::byte> out) = 0;
 
+  // For who keeps its model: sends the largest of x - view, x stays, and
+  // nothing is owed, since x has it still.
+  virtual Result<Emitted> Mirror(const float* x, const Compression& compression,
+                                 std::span<std::byte> out) = 0;
+
   // Adds the aggregator's reply to the view.
   virtual Status ApplyReply(const Message& reply) = 0;
 

@@ -11,6 +11,10 @@
 // first worker that joins. It serves whoever knows the secret; without one it
 // listens on loopback only, unless told otherwise in so many words.
 //
+// It serves one job, and beside it that job's companion, "<job>/weights": under
+// a gradient policy the centre is a sum of gradients, and whoever joins needs
+// somebody's weights to start from.
+//
 //   AggregatorOptions options;
 //   options.secret = *Secret::FromEnvironment();
 //   Result<std::unique_ptr<Aggregator>> aggregator =
@@ -34,6 +38,8 @@
 #include "kernels/result.h"
 
 namespace tensorlightning {
+
+inline constexpr const char* kCompanionSuffix = "/weights";
 
 struct AggregatorOptions {
   std::vector<Endpoint> listen = {{"127.0.0.1", kDefaultPort, ""}};

@@ -196,7 +196,8 @@ Status Service::Stop() {
         asio::detached);
   }
   WaitForNobody(kFarewell);
-  Status status = Done{};
+  // Nobody makes one any more: it is ending.
+  Status status = companion_ != nullptr ? companion_->Stop() : Status(Done{});
   if (keeper_ != nullptr) {
     keeper_->Stop();
     if (centre() != nullptr) {
@@ -218,6 +219,27 @@ void Service::WaitForNobody(std::chrono::milliseconds patience) const {
 }
 
 // ---- Models. ----------------------------------------------------------------
+
+Result<Service*> Service::ServiceOf(const std::string& job) {
+  const std::lock_guard lock(mutex_);
+  const bool is_companion = job.ends_with(kCompanionSuffix) &&
+                            job != options_.job &&
+                            (job_.empty() || job == job_ + kCompanionSuffix);
+  if (!is_companion || stopping_) return this;
+  if (companion_ == nullptr) {
+    AggregatorOptions options = options_;
+    options.listen.clear();
+    options.job = job;
+    options.rule = Rule::kAverage;
+    options.threads = 1;
+    if (!options.snapshot_folder.empty()) options.snapshot_folder += "/weights";
+    auto made = std::make_unique<Service>(std::move(options));
+    const Status started = made->Start();
+    if (!started.ok()) return started.error();
+    companion_ = std::move(made);
+  }
+  return companion_.get();
+}
 
 std::shared_ptr<Centre> Service::centre() const {
   const std::lock_guard lock(mutex_);
@@ -323,14 +345,15 @@ void Service::Began(const std::shared_ptr<Session>& session) {
   }
 }
 
+void Service::IsNoStranger(const std::shared_ptr<Session>& session) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(strangers_, [&](const std::weak_ptr<Session>& stranger) {
+    return stranger.lock() == session;
+  });
+}
+
 void Service::Joined(const std::shared_ptr<Session>& session,
                      const Member& member) {
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(strangers_, [&](const std::weak_ptr<Session>& stranger) {
-      return stranger.lock() == session;
-    });
-  }
   options_.log.Info("joined", {{"rank", member.rank},
                                {"worker", member.name},
                                {"peer", session->peer()},

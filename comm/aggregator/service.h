@@ -35,13 +35,19 @@ class Service {
   Members& members() { return members_; }
   uint64_t incarnation() const { return incarnation_; }
 
+  // The service of a job: this one or, for "<job>/weights", its companion,
+  // which is made when it is first asked for. (CentreFor() refuses other jobs.)
+  Result<Service*> ServiceOf(const std::string& job);
+
   // The centre of the model that the worker brings; it becomes ours if we have
   // none. kRefused names what differs, `code` says it to the worker.
   Result<std::shared_ptr<Centre>> CentreFor(const Hello& hello,
                                             const Join& join, WireError& code);
 
-  // A session of a stranger begins; it has joined; its connection has ended.
+  // A session of a stranger begins; is known; has joined; its connection has
+  // ended.
   void Began(const std::shared_ptr<Session>& session);
+  void IsNoStranger(const std::shared_ptr<Session>& session);
   void Joined(const std::shared_ptr<Session>& session, const Member& member);
   void Ended(const std::shared_ptr<Session>& session, const Error& why);
 
@@ -87,6 +93,8 @@ class Service {
   std::atomic<uint64_t> turned_away_{0};
   std::atomic<uint64_t> expired_{0};
   std::unique_ptr<SnapshotKeeper> keeper_;
+  // Its sessions run on our pool, which must have stopped before it goes.
+  std::unique_ptr<Service> companion_;
 };
 
 }  // namespace tensorlightning

@@ -31,7 +31,8 @@ WireError WireErrorOf(const Error& error) {
 }  // namespace
 
 Session::Session(Service& service, std::shared_ptr<Channel> channel)
-    : service_(service),
+    : front_(service),
+      service_(&service),
       channel_(std::move(channel)),
       handshake_(service.options().secret, MakeNonce()) {}
 
@@ -48,7 +49,8 @@ Awaitable<void> Session::Run(std::shared_ptr<Session> self) {
   self->channel_->OnSent({});
   self->channel_->CloseAfterSending(why);
   if (self->member_ != nullptr) self->CountTraffic();
-  self->service_.Ended(self, why);
+  Service& told = self->member_ == nullptr ? self->front_ : *self->service_;
+  told.Ended(self, why);
 }
 
 void Session::CountTraffic() {
@@ -63,10 +65,10 @@ void Session::CountTraffic() {
 }
 
 Awaitable<Status> Session::Converse() {
-  channel_->EstablishWithin(service_.options().timeouts.handshake);
-  if (service_.options().tls != nullptr) {
+  channel_->EstablishWithin(service_->options().timeouts.handshake);
+  if (service_->options().tls != nullptr) {
     const Status status =
-        co_await channel_->ShakeHandsAsServer(service_.options().tls);
+        co_await channel_->ShakeHandsAsServer(service_->options().tls);
     if (!status.ok()) co_return status;
   }
   Status status = co_await Greet();
@@ -88,7 +90,7 @@ Status Session::Complain(WireError code, Error error) {
 
 Awaitable<Status> Session::Greet() {
   const std::chrono::milliseconds patience =
-      service_.options().timeouts.handshake;
+      service_->options().timeouts.handshake;
   while (!handshake_.done()) {
     const Result<FrameHeader> header = co_await channel_->ReadHeader(patience);
     if (!header.ok()) {
@@ -114,7 +116,7 @@ Awaitable<Status> Session::Greet() {
 Awaitable<Status> Session::Admit() {
   const Hello& hello = handshake_.hello();
   const Result<FrameHeader> header =
-      co_await channel_->ReadHeader(service_.options().timeouts.handshake);
+      co_await channel_->ReadHeader(service_->options().timeouts.handshake);
   if (!header.ok()) co_return Complain(WireError::kBadFrame, header.error());
   if (header->type != FrameType::kJoin) {
     co_return Complain(WireError::kBadFrame,
@@ -127,11 +129,14 @@ Awaitable<Status> Session::Admit() {
   if (!join.ok()) co_return Complain(WireError::kBadFrame, join.error());
 
   WireError code = WireError::kInternal;
+  const Result<Service*> service = front_.ServiceOf(hello.job);
+  if (!service.ok()) co_return Complain(code, service.error());
+  service_ = *service;
   const Result<std::shared_ptr<Centre>> centre =
-      service_.CentreFor(hello, *join, code);
+      service_->CentreFor(hello, *join, code);
   if (!centre.ok()) co_return Complain(code, centre.error());
-  const Result<Members::Admission> admission = service_.members().Admit(
-      hello, shared_from_this(), service_.options().lease);
+  const Result<Members::Admission> admission = service_->members().Admit(
+      hello, shared_from_this(), service_->options().lease);
   if (!admission.ok()) {
     WireError why = WireError::kBusy;
     if (admission.error().code == ErrorCode::kRefused) why = WireError::kFenced;
@@ -161,24 +166,25 @@ Awaitable<Status> Session::Admit() {
     }
   });
   const bool resumed =
-      admission->same_attempt && join->incarnation == service_.incarnation();
+      admission->same_attempt && join->incarnation == service_->incarnation();
   if (!resumed) {
     // Whatever an earlier attempt had here, this one starts with a pull.
     for (uint32_t i = range.begin; i < range.end; ++i) {
       Centre::Served& served = centre_->at(i);
       co_await RunOn(served.strand, [&] {
         served.state.Drop(member_->rank);
-        service_.DeliverReady(served, i);
+        service_->DeliverReady(served, i);
       });
       if (channel_->closed()) co_return channel_->why();
     }
   }
-  service_.Joined(shared_from_this(), *member_);
+  front_.IsNoStranger(shared_from_this());
+  service_->Joined(shared_from_this(), *member_);
   Joined joined;
   joined.rank = member_->rank;
-  joined.live = service_.members().live();
-  joined.incarnation = service_.incarnation();
-  joined.lease_ms = static_cast<uint32_t>(service_.options().lease.count());
+  joined.live = service_->members().live();
+  joined.incarnation = service_->incarnation();
+  joined.lease_ms = static_cast<uint32_t>(service_->options().lease.count());
   joined.first_shard = range.begin;
   joined.end_shard = range.end;
   joined.resumed = resumed;
@@ -200,7 +206,7 @@ FrameHeader Session::Header(FrameType type, uint32_t shard,
 
 std::array<std::byte, Standing::kBytes> Session::Stamp(
     Standing standing) const {
-  if (standing.live == 0) standing.live = service_.members().live();
+  if (standing.live == 0) standing.live = service_->members().live();
   return standing.Encode();
 }
 
@@ -213,19 +219,19 @@ std::span<std::byte> Session::Payload(size_t bytes) {
 Awaitable<Status> Session::Serve() {
   while (true) {
     const Result<FrameHeader> header =
-        co_await channel_->ReadHeader(service_.options().lease);
+        co_await channel_->ReadHeader(service_->options().lease);
     if (!header.ok()) {
       if (channel_->closed()) co_return header.error();
       co_return Complain(WireError::kBadFrame, header.error());
     }
-    member_->lease.Set(service_.options().lease);
+    member_->lease.Set(service_->options().lease);
     Status status = CheckHeader(*header);
     if (!status.ok()) co_return Complain(WireError::kBadFrame, status.error());
     if (header->type == FrameType::kLeave) {
       // Nothing of the views may be on its way when they are freed.
       const std::shared_ptr<Member> member = member_;
       channel_->Close({ErrorCode::kIo, "it left"});
-      if (service_.members().Leave(*member)) service_.DropViews(member->rank);
+      if (service_->members().Leave(*member)) service_->DropViews(member->rank);
       co_return Done{};
     }
     co_await UntilAnswered(*header);
@@ -311,7 +317,7 @@ Awaitable<Status> Session::Handle(const FrameHeader& header) {
       co_return status;
     }
     case FrameType::kStatus: {
-      const std::string json = service_.StatusJson();
+      const std::string json = service_->StatusJson();
       const std::span<const std::byte> bytes = std::as_bytes(std::span(json));
       channel_->Send(Header(FrameType::kStatusIs),
                      Bytes(bytes.begin(), bytes.end()));
@@ -356,7 +362,7 @@ Awaitable<Status> Session::OnPull(const FrameHeader& header) {
   std::optional<CentreShard::View> view;
   co_await RunOn(served.strand, [&] {
     view = served.state.Pull(member_->rank, reply_);
-    service_.DeliverReady(served, header.shard);
+    service_->DeliverReady(served, header.shard);
   });
   if (!view.has_value()) {
     channel_->Send(Header(FrameType::kNoCentre, header.shard));
@@ -384,9 +390,9 @@ Awaitable<Status> Session::OnPush(const FrameHeader& header) {
     if (pushed.verdict == Verdict::kReply) {
       reply = served.state.LastReply(member_->rank);
     }
-    service_.DeliverReady(served, header.shard);
+    service_->DeliverReady(served, header.shard);
   });
-  service_.apply_time().Add(std::chrono::steady_clock::now() - begin);
+  service_->apply_time().Add(std::chrono::steady_clock::now() - begin);
 
   WorkerCounts& counts = *member_->counts;
   if (pushed.entries > 0) {
@@ -404,10 +410,10 @@ Awaitable<Status> Session::OnPush(const FrameHeader& header) {
       break;
     case Verdict::kRefused:
       counts.refused.fetch_add(1, std::memory_order_relaxed);
-      service_.options().log.Warning("push refused",
-                                     {{"rank", member_->rank},
-                                      {"shard", header.shard},
-                                      {"reason", pushed.error->message}});
+      service_->options().log.Warning("push refused",
+                                      {{"rank", member_->rank},
+                                       {"shard", header.shard},
+                                       {"reason", pushed.error->message}});
       channel_->Send(
           Header(FrameType::kRefused, header.shard, header.sequence),
           Complaint{WireErrorOf(*pushed.error), pushed.error->message}
@@ -488,7 +494,7 @@ void Session::End(WireError code, const std::string& why) {
   asio::post(channel_->strand(), [self = shared_from_this(), code, why] {
     // A stranger in the middle of TLS has no ear for it, and would stay.
     const bool can_hear =
-        self->joined_ || self->service_.options().tls == nullptr;
+        self->joined_ || self->service_->options().tls == nullptr;
     if (!can_hear) {
       self->channel_->Close({ErrorCode::kIo, why});
       return;

@@ -69,7 +69,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // Room for `bytes` bytes, floats if need be.
   std::span<std::byte> Payload(size_t bytes);
 
-  Service& service_;
+  Service& front_;    // Where it came in.
+  Service* service_;  // The one of its job.
   std::shared_ptr<Channel> channel_;
   AggregatorHandshake handshake_;
   bool joined_ = false;  // And has been told so: others may send it frames.

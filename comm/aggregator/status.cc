@@ -1,34 +1,9 @@
 #include <sstream>
 
 #include "comm/aggregator/service.h"
+#include "comm/json.h"
 
 namespace tensorlightning {
-namespace {
-
-// {"name": value, ...}, one after another.
-class JsonObject {
- public:
-  explicit JsonObject(std::ostream& out) : out_(out) { out_ << '{'; }
-  ~JsonObject() { out_ << '}'; }
-  JsonObject(const JsonObject&) = delete;
-  JsonObject& operator=(const JsonObject&) = delete;
-
-  std::ostream& Key(const char* name) {
-    if (!first_) out_ << ',';
-    first_ = false;
-    return out_ << '"' << name << "\":";
-  }
-  void Add(const char* name, uint64_t value) { Key(name) << value; }
-  void Add(const char* name, const std::string& value) {
-    Key(name) << JsonQuote(value);
-  }
-
- private:
-  std::ostream& out_;
-  bool first_ = true;
-};
-
-}  // namespace
 
 std::string Service::StatusJson() const {
   std::ostringstream out;

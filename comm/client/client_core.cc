@@ -10,6 +10,8 @@ namespace {
 
 // Before a question is asked again that a broken connection has swallowed.
 constexpr std::chrono::milliseconds kAskAgain{50};
+// How often whoever waits looks whether it was interrupted.
+constexpr std::chrono::milliseconds kLookUp{50};
 
 }  // namespace
 
@@ -109,20 +111,36 @@ std::optional<Error> ClientCore::TakeExchangeError() {
   return std::exchange(exchange_error_, std::nullopt);
 }
 
-Status ClientCore::WaitFor(const char* what, std::chrono::milliseconds patience,
-                           const std::atomic<bool>& flag, bool wanted) {
-  std::unique_lock lock(mutex_);
-  const bool done = changed_.wait_for(
-      lock, patience, [&] { return flag.load() == wanted || failed_.load(); });
-  if (flag.load() == wanted) return Done{};
-  if (done) return *failure_;
-  return Error{ErrorCode::kTimedOut, "waited " +
-                                         std::to_string(patience.count()) +
-                                         " ms for " + what + ": " + trouble_};
+void ClientCore::SetLive(uint32_t live) {
+  live_.store(live, std::memory_order_relaxed);
+  if (live > 1) met_others_.store(true, std::memory_order_relaxed);
 }
 
-Status ClientCore::WaitUntilSynced() {
-  return WaitFor("the aggregator's weights", options_.patience, synced_, true);
+Status ClientCore::WaitFor(const char* what, std::chrono::milliseconds patience,
+                           const std::atomic<bool>& flag, bool wanted) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto until = begin + patience;
+  const auto done = [&] { return flag.load() == wanted || failed_.load(); };
+  bool interrupted = false;
+  std::unique_lock lock(mutex_);
+  while (!done() && !interrupted) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= until) break;
+    changed_.wait_until(lock, std::min(until, now + kLookUp), done);
+    interrupted = options_.interrupted && options_.interrupted();
+  }
+  if (flag.load() == wanted) return Done{};
+  if (failed_.load()) return *failure_;
+  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - begin);
+  return Error{ErrorCode::kTimedOut,
+               std::string(interrupted ? "interrupted after " : "waited ") +
+                   std::to_string(waited.count()) + " ms for " + what + ": " +
+                   trouble_};
+}
+
+Status ClientCore::WaitUntilSynced(std::chrono::milliseconds patience) {
+  return WaitFor("the aggregator's weights", patience, synced_, true);
 }
 
 Status ClientCore::WaitUntilIdle(std::chrono::milliseconds patience) {

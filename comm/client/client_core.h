@@ -13,6 +13,7 @@
 #ifndef TENSORLIGHTNING_COMM_CLIENT_CLIENT_CORE_H_
 #define TENSORLIGHTNING_COMM_CLIENT_CLIENT_CORE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -50,6 +51,15 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   uint32_t rank() const { return static_cast<uint32_t>(rank_.load()); }
   uint32_t live() const { return live_.load(std::memory_order_relaxed); }
 
+  // Live workers, for the policy's coefficients. Once there were others, the
+  // last one does not go back to mirroring itself: what they left in the centre
+  // would be lost to its own model.
+  uint32_t company() const {
+    return alone() ? 1 : std::max<uint32_t>(live(), 2);
+  }
+  // Whether there has never been another worker.
+  bool alone() const { return !met_others_.load(std::memory_order_relaxed); }
+
   // The failure that ended it for good, if any.
   std::optional<Error> failure() const;
 
@@ -69,7 +79,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::optional<Error> TakeExchangeError();
 
   // Each waits as long as options().patience and returns what it got.
-  Status WaitUntilSynced();
+  Status WaitUntilSynced(std::chrono::milliseconds patience);
   Status WaitUntilIdle(std::chrono::milliseconds patience);
   Status PullAll();
   Result<bool> CompareDigests();
@@ -140,6 +150,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   void BreakQuestion(const std::string& why);
   void Notify();
   void Fail(Error error);
+  void SetLive(uint32_t live);
 
   // client_links.cc
   void Spawn(Awaitable<void> coroutine);
@@ -218,6 +229,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::atomic<int64_t> rank_{0};
   std::atomic<bool> has_rank_{false};
   std::atomic<uint32_t> live_{1};
+  std::atomic<bool> met_others_{false};
   std::atomic<int> coroutines_{0};
   ClientCounts counts_;
 

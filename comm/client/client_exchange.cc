@@ -47,7 +47,7 @@ Awaitable<void> ClientCore::RunExchange() {
       continue;
     }
     const Result<Emitted> emitted =
-        line.worker->Step(Staged(i), live_.load(kRelaxed), push_);
+        line.worker->Step(Staged(i), company(), push_);
     if (!emitted.ok()) {
       counts_.not_finite.fetch_add(1, kRelaxed);
       const std::lock_guard lock(mutex_);
@@ -99,9 +99,7 @@ Awaitable<bool> ClientCore::PrepareRound() {
 // The push that this shard's round waits for was lost: what it held is owed
 // again, and sent again, so that the round can end.
 void ClientCore::PushAgain(ShardLine& line, uint32_t shard) {
-  std::vector<float> nothing(map_.shards()[shard].entries);
-  const Result<Emitted> emitted =
-      line.worker->Step(nothing, live_.load(kRelaxed), push_);
+  const Result<Emitted> emitted = line.worker->Step({}, company(), push_);
   if (!emitted.ok()) {
     Answered(line);
     return;
@@ -203,7 +201,7 @@ Status ClientCore::OnReply(uint32_t shard, uint64_t sequence,
   }
   line.version = standing->version;
   line.reply_live = standing->live;
-  live_.store(standing->live, kRelaxed);
+  SetLive(standing->live);
   ForgetUpTo(line, standing->durable);
   line.phase = Phase::kReady;
   Answered(line);
@@ -295,7 +293,7 @@ Status ClientCore::OnState(uint32_t shard, uint64_t applied,
   line.next = applied + 1;
   line.version = standing->version;
   line.phase = Phase::kReady;
-  live_.store(standing->live, kRelaxed);
+  SetLive(standing->live);
   if (!line.loaded) {
     line.loaded = true;
     if (--unsynced_ == 0) {

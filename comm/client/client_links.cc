@@ -193,7 +193,7 @@ Awaitable<Status> ClientCore::Converse(Link& link, const OpenedLink& opened) {
   link.counted_sent = link.counted_received = 0;
   rank_ = joined.rank;
   has_rank_ = true;
-  live_ = joined.live;
+  SetLive(joined.live);
   {
     const std::lock_guard lock(mutex_);
     trouble_ = "connected to " + link.endpoint.ToString() + " as rank " +
@@ -296,7 +296,7 @@ Status ClientCore::Dispatch(Link& link, const FrameHeader& header,
     case FrameType::kPong: {
       const Result<Standing> standing = Standing::Parse(payload);
       if (!standing.ok()) return standing.error();
-      live_ = standing->live;
+      SetLive(standing->live);
       return Done{};
     }
     case FrameType::kStatusIs:

@@ -11,7 +11,7 @@
 namespace tensorlightning {
 namespace {
 
-constexpr std::chrono::milliseconds kLeaving{2'000};
+constexpr std::chrono::milliseconds kLeaving{700};
 
 uint64_t TimeAsAttempt() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -22,6 +22,17 @@ uint64_t TimeAsAttempt() {
 }  // namespace
 
 Result<std::unique_ptr<ElasticClient>> ElasticClient::Start(
+    ClientOptions options, const Layout& layout, Tensors tensors) {
+  const std::chrono::milliseconds patience = options.patience;
+  Result<std::unique_ptr<ElasticClient>> client =
+      Begin(std::move(options), layout, tensors);
+  if (!client.ok()) return client;
+  const Status joined = (*client)->Join(tensors, patience);
+  if (!joined.ok()) return joined.error();
+  return client;
+}
+
+Result<std::unique_ptr<ElasticClient>> ElasticClient::Begin(
     ClientOptions options, const Layout& layout, Tensors tensors) {
   if (options.aggregators.empty()) {
     return Error{ErrorCode::kInvalidArgument,
@@ -58,22 +69,29 @@ Result<std::unique_ptr<ElasticClient>> ElasticClient::Start(
   // The client alone owns it from here on: the pool must outlive it.
   std::unique_ptr<ElasticClient> client(
       new ElasticClient(std::move(made), std::move(pool)));
-  ClientCore& core = *client->core_;
-  core.Begin();
-  status = core.WaitUntilSynced();
-  if (status.ok() && averages) {
-    status = core.StageView();
-    if (status.ok()) core.map().Scatter(core.staging(), tensors);
-  }
-  if (!status.ok()) return status.error();
+  client->core_->Begin();
   return client;
+}
+
+Status ElasticClient::Join(Tensors tensors,
+                           std::chrono::milliseconds patience) {
+  Status status = core_->map().CheckSizes(tensors);
+  if (status.ok()) status = core_->WaitUntilSynced(patience);
+  const bool averages = core_->options().policy.rule == Rule::kAverage;
+  if (status.ok() && averages) {
+    status = core_->StageView();
+    if (status.ok()) core_->map().Scatter(core_->staging(), tensors);
+  }
+  return status;
 }
 
 ElasticClient::ElasticClient(std::shared_ptr<ClientCore> core,
                              std::shared_ptr<ThreadPool> pool)
     : pool_(std::move(pool)), core_(std::move(core)) {}
 
-ElasticClient::~ElasticClient() {
+ElasticClient::~ElasticClient() { Leave(); }
+
+void ElasticClient::Leave() {
   // What has not ended by then ends with the next turn of its strand.
   if (!core_->End(kLeaving)) (void)core_->End(kLeaving);
 }
@@ -112,9 +130,9 @@ Result<bool> ElasticClient::Exchange(Tensors tensors) {
   return true;
 }
 
-Result<bool> ElasticClient::Step(Tensors tensors) {
-  core_->counts().steps.fetch_add(1, std::memory_order_relaxed);
-  if (!core_->options().schedule->Due(tensors)) {
+Result<bool> ElasticClient::Step(Tensors tensors, uint64_t steps) {
+  core_->counts().steps.fetch_add(steps, std::memory_order_relaxed);
+  if (!core_->options().schedule->Due(tensors, steps)) {
     const Result<bool> collected = Collect(tensors);
     if (!collected.ok()) return collected.error();
     return false;
@@ -126,6 +144,10 @@ bool ElasticClient::busy() const { return core_->busy(); }
 
 std::optional<Error> ElasticClient::failure() const { return core_->failure(); }
 
+std::optional<Error> ElasticClient::TakeExchangeError() {
+  return core_->TakeExchangeError();
+}
+
 Status ElasticClient::Wait(std::chrono::milliseconds patience) {
   return core_->WaitUntilIdle(patience);
 }
@@ -135,8 +157,13 @@ Status ElasticClient::Pull(Tensors tensors) {
   if (!status.ok()) return status;
   // What the last exchange wants to add is void: the centre replaces it.
   status = core_->WaitUntilIdle(core_->options().patience);
-  if (status.ok()) core_->CorrectionTaken();
-  if (status.ok()) status = core_->PullAll();
+  if (!status.ok()) return status;
+  if (core_->alone() && core_->options().policy.rule == Rule::kAverage) {
+    const Result<bool> collected = Collect(tensors);
+    return collected.ok() ? Status(Done{}) : Status(collected.error());
+  }
+  core_->CorrectionTaken();
+  status = core_->PullAll();
   if (status.ok()) status = core_->StageView();
   if (status.ok()) core_->map().Scatter(core_->staging(), tensors);
   return status;
@@ -146,7 +173,7 @@ Status ElasticClient::Finish(Tensors tensors) {
   const bool averages = core_->options().policy.rule == Rule::kAverage;
   Status status = averages ? Pull(tensors)
                            : core_->WaitUntilIdle(core_->options().patience);
-  (void)core_->End(kLeaving);
+  Leave();
   return status;
 }
 
@@ -158,6 +185,7 @@ Result<std::string> ElasticClient::AggregatorStatus() {
 
 uint32_t ElasticClient::rank() const { return core_->rank(); }
 uint32_t ElasticClient::live() const { return core_->live(); }
+bool ElasticClient::alone() const { return core_->alone(); }
 const ClientCounts& ElasticClient::counts() const { return core_->counts(); }
 void ElasticClient::CutConnections() { core_->CutConnections(); }
 

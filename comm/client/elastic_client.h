@@ -68,6 +68,9 @@ struct ClientOptions {
   // What may be kept of pushes that no snapshot of the aggregator holds yet.
   size_t max_kept_bytes = size_t{256} << 20;
 
+  // Asked every now and then by calls that wait; true ends them, kTimedOut.
+  std::function<bool()> interrupted;
+
   std::string congestion;            // TCP's; empty: the system's.
   std::shared_ptr<ThreadPool> pool;  // None: a thread of its own.
   Log log{2, LogLevel::kWarning};
@@ -89,13 +92,19 @@ class ElasticClient {
   static Result<std::unique_ptr<ElasticClient>> Start(ClientOptions options,
                                                       const Layout& layout,
                                                       Tensors tensors);
-  // Leaves, not waiting for what is under way.
+  // The same in two halves: begins to join; waits for the centre. kTimedOut
+  // says why it is not here yet; the second may be tried again then.
+  static Result<std::unique_ptr<ElasticClient>> Begin(ClientOptions options,
+                                                      const Layout& layout,
+                                                      Tensors tensors);
+  Status Join(Tensors tensors, std::chrono::milliseconds patience);
+  // Leaves.
   ~ElasticClient();
 
-  // To be called after every step of training. Adds what has come back, and
-  // starts an exchange if the schedule wants one and none is under way. Whether
-  // it did.
-  Result<bool> Step(Tensors tensors);
+  // To be called after every step of training, or after several. Adds what has
+  // come back, and starts an exchange if the schedule wants one and none is
+  // under way. Whether it did.
+  Result<bool> Step(Tensors tensors, uint64_t steps = 1);
 
   // The same whatever the schedule says. (Under a gradient policy what has come
   // back must have been collected: it is an error otherwise.)
@@ -108,15 +117,21 @@ class ElasticClient {
   // Why the worker is on its own for good, if it is: the exchange under way
   // will not end then. The same error as that of the next Exchange().
   std::optional<Error> failure() const;
+  // What was wrong with what the last exchange was given (NaN, say); once, and
+  // not again by the next Exchange().
+  std::optional<Error> TakeExchangeError();
   // Until none is. kTimedOut names whom it waits for.
   Status Wait(std::chrono::milliseconds patience);
 
   // The aggregator's centre as it is now, into the tensors and the view. (Under
-  // a gradient policy that is the sum of all gradients.)
+  // a gradient policy that is the sum of all gradients.) Who has never had
+  // company is its own centre: the tensors stay as they are.
   Status Pull(Tensors tensors);
   // Waits for what is under way, pulls the centre (not under a gradient
   // policy), leaves.
   Status Finish(Tensors tensors);
+  // Leaves, not waiting for what is under way; only the counts stay.
+  void Leave();
 
   // Whether both ends hold the same bits of this worker's view. Waits for what
   // is under way.
@@ -126,6 +141,8 @@ class ElasticClient {
 
   uint32_t rank() const;
   uint32_t live() const;
+  // Whether there has never been another worker.
+  bool alone() const;
   const ClientCounts& counts() const;
 
   // Cuts the connections, as a failing network would. For tests.

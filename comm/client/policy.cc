@@ -25,8 +25,15 @@ Policy Policy::Dense(double beta) {
   return policy;
 }
 
-Policy Policy::Gradient(bool synchronous) {
+Policy Policy::Mirror() {
   Policy policy;
+  policy.mirror = true;
+  return policy;
+}
+
+Policy Policy::Gradient(bool synchronous, double momentum) {
+  Policy policy;
+  policy.momentum = momentum;
   policy.rule = synchronous ? Rule::kGradientSync : Rule::kGradientAsync;
   return policy;
 }
@@ -58,6 +65,11 @@ Status Policy::Check() const {
     return Error{ErrorCode::kInvalidArgument,
                  "push and pull must be from 0 to 1, not " +
                      std::to_string(push) + " and " + std::to_string(pull)};
+  }
+  if (!(momentum >= 0.0 && momentum < 1.0)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "the momentum must be from 0 to below 1, not " +
+                     std::to_string(momentum)};
   }
   for (const Compression& compression : {up, down}) {
     if (compression.rule.kind != SelectionRule::Kind::kChunkTopK) {

@@ -5,8 +5,11 @@
 //   local     push = 1 / p, pull = 1     sparse local SGD
 //   dense     elastic, unpruned          what every claim is measured against
 //   gradient  gradients instead of models, with or without a barrier
+//   mirror    push = 1, pull = 0         the centre follows this worker's model
 //
-// p is the number of live workers, and follows it.
+// p is the number of live workers, and follows it. A worker that has never had
+// company mirrors itself, whatever its policy: averaging with nobody must not
+// change what it trains.
 #ifndef TENSORLIGHTNING_COMM_CLIENT_POLICY_H_
 #define TENSORLIGHTNING_COMM_CLIENT_POLICY_H_
 
@@ -25,6 +28,11 @@ struct Policy {
   double push = 0.9;
   double pull = 0.9;
   bool pull_over_p = true;  // False: pull is taken as it is.
+  bool mirror = false;
+  // Of a gradient rule, applied here, before pruning, instead of by the
+  // optimizer: u = m u + g;  r += u;  the top of r is sent, and u cleared
+  // there.
+  double momentum = 0.0;
 
   Compression up{SelectionRule::ChunkTopK(0.01), ValueCode::kBits4};
   Compression down{SelectionRule::ChunkTopK(0.03), ValueCode::kBits4};
@@ -32,7 +40,8 @@ struct Policy {
   static Policy Elastic(double beta = 0.9);
   static Policy Local();
   static Policy Dense(double beta = 0.9);
-  static Policy Gradient(bool synchronous);
+  static Policy Gradient(bool synchronous, double momentum = 0.0);
+  static Policy Mirror();
   // "elastic", "local", "dense", "gradient", "gradient-async".
   static Result<Policy> FromName(std::string_view name);
 

@@ -38,9 +38,9 @@ Result<std::unique_ptr<OnChange>> OnChange::Make(Settings settings) {
   return std::unique_ptr<OnChange>(new OnChange(settings));
 }
 
-bool OnChange::Due(Tensors tensors) {
-  ++steps_;
-  ++since_;
+bool OnChange::Due(Tensors tensors, uint64_t steps) {
+  steps_ += steps;
+  since_ += steps;
   if (before_.empty()) Started(tensors);
   if (since_ < settings_.shortest) return false;
   if (since_ >= settings_.longest || steps_ <= settings_.warm_up) return true;

@@ -24,8 +24,8 @@ using Tensors = std::span<const std::span<float>>;
 class Schedule {
  public:
   virtual ~Schedule() = default;
-  // After a step: whether it is time.
-  virtual bool Due(Tensors tensors) = 0;
+  // So many steps after the last call: whether it is time.
+  virtual bool Due(Tensors tensors, uint64_t steps) = 0;
   // An exchange has begun.
   virtual void Started(Tensors tensors) = 0;
 };
@@ -34,7 +34,9 @@ class Every final : public Schedule {
  public:
   explicit Every(uint64_t steps) : steps_(steps) {}
 
-  bool Due(Tensors) override { return ++since_ >= steps_; }
+  bool Due(Tensors, uint64_t steps) override {
+    return (since_ += steps) >= steps_;
+  }
   void Started(Tensors) override { since_ = 0; }
 
  private:
@@ -57,7 +59,7 @@ class OnChange final : public Schedule {
   // An error unless 0 < share and 1 <= shortest <= longest.
   static Result<std::unique_ptr<OnChange>> Make(Settings settings);
 
-  bool Due(Tensors tensors) override;
+  bool Due(Tensors tensors, uint64_t steps) override;
   void Started(Tensors tensors) override;
 
  private:

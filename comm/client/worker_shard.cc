@@ -30,6 +30,17 @@ class AveragingShard final : public WorkerShard {
 
   Result<Emitted> Step(std::span<float> staged, uint32_t live,
                        std::span<std::byte> out) override {
+    const bool mirror = policy_.mirror || live <= 1;
+    // What is owed beside a mirror is in the model still: it counts once.
+    if (std::exchange(mirrored_, mirror) && !mirror) {
+      Status cleared = ClearOwed();
+      if (!cleared.ok()) return cleared.error();
+    }
+    if (mirror) {
+      Result<Emitted> emitted = state_->Mirror(staged.data(), up_, out);
+      std::fill(staged.begin(), staged.end(), 0.0f);
+      return emitted;
+    }
     std::vector<float>& before = scratch_->before;
     before.assign(staged.begin(), staged.end());
     Result<Emitted> emitted =
@@ -61,18 +72,29 @@ class AveragingShard final : public WorkerShard {
   }
 
  private:
+  Status ClearOwed() {
+    std::vector<float>& view = scratch_->before;
+    view.resize(state_->entries());
+    Status status = state_->ReadView(view);
+    if (status.ok()) status = state_->Load(view);
+    return status;
+  }
+
   Policy policy_;
   Compression up_;
   std::unique_ptr<WorkerState> state_;
   std::shared_ptr<WorkerScratch> scratch_;
+  bool mirrored_ = false;  // By the last step.
 };
 
 class GradientShard final : public WorkerShard {
  public:
   GradientShard(const Policy& policy, const Shard& shard,
-                const WorkerScratch& scratch)
+                std::shared_ptr<WorkerScratch> scratch)
       : up_(UpOf(policy, shard)),
-        workspace_(scratch.workspace),
+        momentum_(static_cast<float>(policy.momentum)),
+        scratch_(std::move(scratch)),
+        velocity_(momentum_ > 0.0f ? shard.entries : 0),
         owed_(shard.entries),
         heard_(shard.entries),
         news_(shard.entries) {}
@@ -91,13 +113,24 @@ class GradientShard final : public WorkerShard {
 
   Result<Emitted> Step(std::span<float> staged, uint32_t,
                        std::span<std::byte> out) override {
-    return Compress(owed_, staged, up_, *workspace_, out);
+    if (velocity_.empty() || staged.empty()) {
+      return Compress(owed_, staged, up_, *scratch_->workspace, out);
+    }
+    const Status status = Accelerate(staged);
+    if (!status.ok()) return status.error();
+    Result<Emitted> emitted =
+        Compress(owed_, velocity_, up_, *scratch_->workspace, out);
+    if (emitted.ok()) StopWhatWasSent(out.first(emitted->bytes));
+    return emitted;
   }
 
   Status Postpone(std::span<float> staged) override {
     Status status = CheckFinite(staged, "the gradient", kUsableBits);
+    if (status.ok() && !velocity_.empty()) status = Accelerate(staged);
     if (!status.ok()) return status;
-    for (size_t i = 0; i < owed_.size(); ++i) owed_[i] += staged[i];
+    const std::span<const float> step =
+        velocity_.empty() ? staged : std::span(velocity_);
+    for (size_t i = 0; i < owed_.size(); ++i) owed_[i] += step[i];
     return status;
   }
 
@@ -127,9 +160,36 @@ class GradientShard final : public WorkerShard {
   size_t MaxPushBytes() const override { return up_.MaxBytes(owed_.size()); }
 
  private:
+  // u = m u + g
+  Status Accelerate(std::span<const float> gradient) {
+    Status status = CheckFinite(gradient, "the gradient", kUsableBits);
+    if (!status.ok()) return status;
+    for (size_t i = 0; i < velocity_.size(); ++i) {
+      velocity_[i] = momentum_ * velocity_[i] + gradient[i];
+    }
+    return status;
+  }
+
+  // An entry that was sent late carries steps of long ago: it starts from rest,
+  // or they would go on pushing. Where everything is sent every time, nothing
+  // is ever late, and momentum is left alone.
+  void StopWhatWasSent(std::span<const std::byte> code) {
+    if (up_.rule.MaxKept(owed_.size()) == owed_.size()) return;
+    const Result<Message> sent = Message::Parse(code, owed_.size());
+    if (!sent.ok()) return;
+    std::vector<float>& values = scratch_->before;
+    values.assign(owed_.size(), 0.0f);
+    DecodeAdd(*sent, values, 1.0f);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i] != 0.0f) velocity_[i] = 0.0f;
+    }
+  }
+
   Compression up_;
-  std::shared_ptr<Workspace> workspace_;
+  float momentum_;
+  std::shared_ptr<WorkerScratch> scratch_;
   bool loaded_ = false;
+  std::vector<float> velocity_;  // Empty without momentum.
   std::vector<float> owed_;
   std::vector<float> heard_;  // The same bits as the aggregator's view.
   std::vector<float> news_;   // Heard, and not delivered yet.
@@ -143,7 +203,7 @@ std::unique_ptr<WorkerShard> MakeWorkerShard(
   if (policy.rule == Rule::kAverage) {
     return std::make_unique<AveragingShard>(policy, shard, std::move(scratch));
   }
-  return std::make_unique<GradientShard>(policy, shard, *scratch);
+  return std::make_unique<GradientShard>(policy, shard, std::move(scratch));
 }
 
 }  // namespace tensorlightning

@@ -33,7 +33,8 @@ class WorkerShard {
   // worker's view: what is owed stays owed.
   virtual Status Load(std::span<const float> centre) = 0;
 
-  // `out` has room for MaxPushBytes().
+  // `out` has room for MaxPushBytes(). live is 1 only for who never had
+  // company. A gradient rule takes an empty `staged` for no gradient at all.
   virtual Result<Emitted> Step(std::span<float> staged, uint32_t live,
                                std::span<std::byte> out) = 0;
   // Instead of Step(), when nothing can be sent now: nothing is lost.
@@ -52,7 +53,7 @@ class WorkerShard {
 // What the shards of one worker, which are used in turns, share.
 struct WorkerScratch {
   std::shared_ptr<Workspace> workspace = std::make_shared<Workspace>();
-  std::vector<float> before;  // A shard's model before its step.
+  std::vector<float> before;  // As long as a shard.
 };
 
 std::unique_ptr<WorkerShard> MakeWorkerShard(

@@ -57,23 +57,21 @@ class GpuWorkerState final : public WorkerState {
   Result<Emitted> Step(float* x, Coefficients coefficients,
                        const Compression& compression,
                        std::span<std::byte> out) override {
-    const size_t room = compression.MaxBytes(entries_);
-    if (out.size() < room) {
-      return Error{ErrorCode::kInvalidArgument,
-                   "the output has room for " + std::to_string(out.size()) +
-                       " bytes; the code may take " + std::to_string(room)};
-    }
-    Status status = code_.Reserve(room);
-    if (!status.ok()) return status.error();
-    Result<Emitted> emitted =
-        WorkerStep(x, view_.get(), owed_.get(), entries_, coefficients,
-                   compression, workspace_, code_.get(), stream_);
-    if (!emitted.ok()) return emitted;
-    status = ToStatus(cudaMemcpy(out.data(), code_.get(), emitted->bytes,
-                                 cudaMemcpyDeviceToHost),
-                      "copy from the GPU");
-    if (!status.ok()) return status.error();
-    return emitted;
+    return Emit(compression, out, [&] {
+      return WorkerStep(x, view_.get(), owed_.get(), entries_, coefficients,
+                        compression, workspace_, code_.get(), stream_);
+    });
+  }
+
+  Result<Emitted> Mirror(const float* x, const Compression& compression,
+                         std::span<std::byte> out) override {
+    return Emit(compression, out, [&]() -> Result<Emitted> {
+      const Status status =
+          ToStatus(cudaMemset(owed_.get(), 0, Bytes()), "clearing");
+      if (!status.ok()) return status.error();
+      return MakeReply(x, view_.get(), entries_, compression, workspace_,
+                       code_.get(), stream_);
+    });
   }
 
   Status ApplyReply(const Message& reply) override {
@@ -100,6 +98,27 @@ class GpuWorkerState final : public WorkerState {
                  std::string(what) + " has " + std::to_string(got) +
                      " entries, the worker's model " +
                      std::to_string(entries_)};
+  }
+
+  // Runs `encode`, which writes to code_, and copies that to the host.
+  template <typename Encode>
+  Result<Emitted> Emit(const Compression& compression, std::span<std::byte> out,
+                       Encode encode) {
+    const size_t room = compression.MaxBytes(entries_);
+    if (out.size() < room) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "the output has room for " + std::to_string(out.size()) +
+                       " bytes; the code may take " + std::to_string(room)};
+    }
+    Status status = code_.Reserve(room);
+    if (!status.ok()) return status.error();
+    Result<Emitted> emitted = encode();
+    if (!emitted.ok()) return emitted;
+    status = ToStatus(cudaMemcpy(out.data(), code_.get(), emitted->bytes,
+                                 cudaMemcpyDeviceToHost),
+                      "copy from the GPU");
+    if (!status.ok()) return status.error();
+    return emitted;
   }
 
   Status Add(const Message& message, const char* what,

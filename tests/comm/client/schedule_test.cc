@@ -28,7 +28,7 @@ int CountDue(Schedule& schedule, int steps, double angle) {
     model.values = {static_cast<float>(std::cos(angle * i)),
                     static_cast<float>(std::sin(angle * i))};
     model.spans = {std::span(model.values)};
-    if (!schedule.Due(model.tensors())) continue;
+    if (!schedule.Due(model.tensors(), 1)) continue;
     schedule.Started(model.tensors());
     ++due;
   }
@@ -47,12 +47,12 @@ TEST(Every, IsDueEachNthStep) {
 TEST(Every, StaysDueUntilAnExchangeStarts) {
   Every every(3);
   const Model model(1);
-  EXPECT_FALSE(every.Due(model.tensors()));
-  EXPECT_FALSE(every.Due(model.tensors()));
-  EXPECT_TRUE(every.Due(model.tensors()));
-  EXPECT_TRUE(every.Due(model.tensors()));
+  EXPECT_FALSE(every.Due(model.tensors(), 1));
+  EXPECT_FALSE(every.Due(model.tensors(), 1));
+  EXPECT_TRUE(every.Due(model.tensors(), 1));
+  EXPECT_TRUE(every.Due(model.tensors(), 1));
   every.Started(model.tensors());
-  EXPECT_FALSE(every.Due(model.tensors()));
+  EXPECT_FALSE(every.Due(model.tensors(), 1));
 }
 
 TEST(OnChange, TalksTheMoreTheModelMoves) {
@@ -89,10 +89,10 @@ TEST(OnChange, SamplesLargeModelsOverAllTensors) {
   std::vector<float> large(300'000, 1.0f);
   std::vector<float> small(200'001, 1.0f);
   const std::vector<std::span<float>> spans{large, small};
-  EXPECT_FALSE(schedule->Due(spans));
+  EXPECT_FALSE(schedule->Due(spans, 1));
   // Only the second one moves.
   for (float& value : small) value = 2.0f;
-  EXPECT_TRUE(schedule->Due(spans));
+  EXPECT_TRUE(schedule->Due(spans, 1));
 }
 
 TEST(OnChange, RefusesSettingsThatMakeNoSense) {

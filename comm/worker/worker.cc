@@ -1,0 +1,448 @@
+#include "comm/worker/worker.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "comm/handshake.h"
+#include "comm/json.h"
+#include "kernels/finite.h"
+
+namespace tensorlightning {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kPoll{20};
+
+// The one registry of this process: aggregators that others may be using.
+struct Embedded {
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<Aggregator>> by_endpoint;
+};
+
+Embedded& TheEmbedded() {
+  static Embedded embedded;
+  return embedded;
+}
+
+Result<std::shared_ptr<Aggregator>> Embed(const Endpoint& endpoint,
+                                          const Secret& secret,
+                                          const std::string& job) {
+  AggregatorOptions options;
+  options.listen = {endpoint};
+  options.secret = secret;
+  options.job = job;
+  options.log = Log(2, LogLevel::kWarning);
+  Result<std::unique_ptr<Aggregator>> started =
+      Aggregator::Start(std::move(options));
+  if (!started.ok()) return started.error();
+  return std::shared_ptr<Aggregator>(std::move(*started));
+}
+
+Result<std::shared_ptr<Aggregator>> EmbedForAll(const std::string& listen,
+                                                const Secret& secret,
+                                                const std::string& job) {
+  const Result<Endpoint> endpoint = Endpoint::Parse(listen);
+  if (!endpoint.ok()) return endpoint.error();
+  Embedded& embedded = TheEmbedded();
+  const std::lock_guard lock(embedded.mutex);
+  std::shared_ptr<Aggregator>& known = embedded.by_endpoint[listen];
+  if (known == nullptr) {
+    Result<std::shared_ptr<Aggregator>> made = Embed(*endpoint, secret, job);
+    if (!made.ok()) return made;
+    known = *made;
+  }
+  return known;
+}
+
+// A wildcard is no address to connect to.
+Endpoint Reachable(Endpoint endpoint) {
+  if (endpoint.host == "0.0.0.0") endpoint.host = "127.0.0.1";
+  if (endpoint.host == "::") endpoint.host = "::1";
+  return endpoint;
+}
+
+Secret RandomSecret() {
+  const Nonce nonce = MakeNonce();
+  return *Secret::FromBytes(
+      {reinterpret_cast<const char*>(nonce.data()), nonce.size()});
+}
+
+uint64_t Sum(const ElasticClient* a, const ElasticClient* b,
+             std::atomic<uint64_t> ClientCounts::*count) {
+  uint64_t sum = 0;
+  for (const ElasticClient* client : {a, b}) {
+    if (client != nullptr) sum += (client->counts().*count).load();
+  }
+  return sum;
+}
+
+}  // namespace
+
+Worker::Worker(WorkerOptions options, Layout layout,
+               std::function<bool()> interrupted)
+    : options_(std::move(options)),
+      layout_(std::move(layout)),
+      told_to_stop_(std::make_shared<std::atomic<bool>>(false)),
+      interrupted_([told = told_to_stop_, also = std::move(interrupted)] {
+        return told->load() || (also && also());
+      }),
+      begun_(Clock::now()) {}
+
+Worker::~Worker() = default;
+
+Result<std::unique_ptr<Worker>> Worker::Begin(
+    WorkerOptions options, const Layout& layout, Tensors weights,
+    std::function<bool()> interrupted) {
+  Status status = options.Check();
+  if (!status.ok()) return status.error();
+  std::unique_ptr<Worker> worker(
+      new Worker(std::move(options), layout, std::move(interrupted)));
+  status = worker->Connect(weights);
+  if (!status.ok()) return status.error();
+  return worker;
+}
+
+// ---- Joining. ---------------------------------------------------------------
+
+Status Worker::Connect(Tensors weights) {
+  Result<Secret> secret = options_.ReadSecret();
+  if (!secret.ok()) return secret.error();
+  secret_ = std::move(*secret);
+  if (!options_.embed.empty()) {
+    Result<std::shared_ptr<Aggregator>> embedded =
+        EmbedForAll(options_.embed, secret_, options_.job);
+    if (!embedded.ok()) return embedded.error();
+    aggregator_ = *embedded;
+  } else if (options_.aggregator.empty()) {
+    if (options_.size > 1) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "the job has " + std::to_string(options_.size) +
+                       " workers, and nothing says where their aggregator is: "
+                       "set TL_AGGREGATOR=host:port, or start with tlrun"};
+    }
+    // Nobody else is to join: nobody else knows this secret.
+    secret_ = RandomSecret();
+    Result<std::shared_ptr<Aggregator>> embedded =
+        Embed({"127.0.0.1", 0, ""}, secret_, options_.job);
+    if (!embedded.ok()) return embedded.error();
+    aggregator_ = *embedded;
+  }
+  if (aggregator_ != nullptr) {
+    where_ = {Reachable(aggregator_->endpoints().front())};
+  } else {
+    Result<std::vector<Endpoint>> where =
+        Endpoint::ParseList(options_.aggregator);
+    if (!where.ok()) {
+      return Error{where.error().code, "aggregator=" + options_.aggregator +
+                                           ": " + where.error().message};
+    }
+    where_ = std::move(*where);
+  }
+  Result<ClientOptions> client_options = MakeClientOptions();
+  if (!client_options.ok()) return client_options.error();
+  Result<std::unique_ptr<ElasticClient>> client =
+      ElasticClient::Begin(std::move(*client_options), layout_, weights);
+  if (!client.ok()) return client.error();
+  client_ = std::move(*client);
+  return Done{};
+}
+
+Result<ClientOptions> Worker::MakeClientOptions() const {
+  ClientOptions options;
+  options.aggregators = where_;
+  options.job = options_.job;
+  options.rank = options_.rank;
+  options.attempt = options_.attempt;
+  options.secret = secret_;
+  options.patience = options_.patience();
+  options.interrupted = interrupted_;
+  if (!options_.tls_ca.empty()) {
+    Result<TlsContext> tls = MakeClientTls(options_.tls_ca);
+    if (!tls.ok()) return tls.error();
+    options.tls = std::move(*tls);
+  }
+  Result<Policy> policy = options_.MakePolicy();
+  if (!policy.ok()) return policy.error();
+  options.policy = *policy;
+  Result<std::shared_ptr<Schedule>> schedule = options_.MakeSchedule();
+  if (!schedule.ok()) return schedule.error();
+  options.schedule = *schedule;
+  return options;
+}
+
+// By now this worker takes part in the others' rounds: nobody who is counted
+// here can be missed by the first of them.
+Status Worker::BeginWeights(Tensors weights) {
+  Result<ClientOptions> options = MakeClientOptions();
+  if (!options.ok()) return options.error();
+  options->job += kCompanionSuffix;
+  options->rank = static_cast<int32_t>(client_->rank());
+  const Policy policy = options->policy;
+  options->policy = Policy::Mirror();
+  options->policy.up = policy.up;
+  options->policy.down = policy.down;
+  Result<std::unique_ptr<ElasticClient>> client =
+      ElasticClient::Begin(std::move(*options), layout_, weights);
+  if (!client.ok()) return client.error();
+  weights_client_ = std::move(*client);
+  return Done{};
+}
+
+// A wait that was cut into slices is over when its patience is.
+Result<bool> Worker::TooLate(Status status) const {
+  if (status.error().code != ErrorCode::kTimedOut) return status.error();
+  const auto waited = Clock::now() - begun_;
+  if (waited < options_.patience()) return false;
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(waited).count();
+  return Error{ErrorCode::kTimedOut,
+               "not joined after " + std::to_string(seconds) +
+                   " s (patience_s): " + status.error().message};
+}
+
+Result<bool> Worker::Joined(Tensors weights,
+                            std::chrono::milliseconds patience) {
+  if (joined_) return true;
+  const auto until = Clock::now() + patience;
+  const auto left = [&] {
+    return std::max(std::chrono::milliseconds(1),
+                    std::chrono::duration_cast<std::chrono::milliseconds>(
+                        until - Clock::now()));
+  };
+  if (weights_client_ == nullptr) {
+    const Status status = client_->Join(weights, left());
+    if (!status.ok()) return TooLate(status);
+    if (options_.is_gradient()) {
+      const Status begun = BeginWeights(weights);
+      if (!begun.ok()) return begun.error();
+    }
+  }
+  if (weights_client_ != nullptr) {
+    const Status status = weights_client_->Join(weights, left());
+    if (!status.ok()) return TooLate(status);
+    while (weights_client_->live() < options_.size) {
+      if (Clock::now() >= until || interrupted_()) {
+        return TooLate(
+            Error{ErrorCode::kTimedOut,
+                  std::to_string(weights_client_->live()) + " of " +
+                      std::to_string(options_.size) +
+                      " workers have joined, and a gradient policy needs all"});
+      }
+      std::this_thread::sleep_for(kPoll);
+    }
+  }
+  joined_ = true;
+  return true;
+}
+
+// ---- Training. --------------------------------------------------------------
+
+Result<bool> Worker::Step(Tensors weights, uint64_t steps) {
+  steps_.fetch_add(steps, std::memory_order_relaxed);
+  if (weights_client_ == nullptr) return client_->Step(weights, steps);
+  if (client_->rank() != 0 || client_->alone()) return false;
+  const Result<bool> mirrored = weights_client_->Step(weights, steps);
+  if (!mirrored.ok()) return mirrored.error();
+  return false;
+}
+
+Result<bool> Worker::Exchange(Tensors weights) {
+  if (weights_client_ == nullptr) return client_->Exchange(weights);
+  if (client_->rank() != 0) return false;
+  return weights_client_->Exchange(weights);
+}
+
+Result<bool> Worker::Wait(std::chrono::milliseconds patience) {
+  const Status status = client_->Wait(patience);
+  if (status.ok()) return true;
+  if (status.error().code == ErrorCode::kTimedOut) return false;
+  return status.error();
+}
+
+Status Worker::Pull(Tensors weights) {
+  // Everybody's weights are the same under a gradient policy.
+  if (weights_client_ != nullptr) return Done{};
+  return client_->Pull(weights);
+}
+
+Status Worker::Finish(Tensors weights, bool own) {
+  if (std::exchange(finished_, true)) return Done{};
+  Status status = Done{};
+  if (weights_client_ == nullptr && !client_->alone()) {
+    // What has been learned since the last exchange.
+    status = client_->Wait(options_.patience());
+    if (status.ok()) {
+      const Result<bool> last = client_->Exchange(weights);
+      if (!last.ok()) status = last.error();
+    }
+    if (status.ok()) status = client_->Wait(options_.patience());
+    if (status.ok() && !own) status = client_->Pull(weights);
+    if (status.ok() && own) {
+      const Result<bool> collected = client_->Collect(weights);
+      if (!collected.ok()) status = collected.error();
+    }
+  }
+  client_->Leave();
+  if (weights_client_ != nullptr) weights_client_->Leave();
+  return status;
+}
+
+// ---- Gradients. -------------------------------------------------------------
+
+// Nobody to average with: what remains is the momentum that the optimizer has
+// left to us.
+void Worker::AccelerateAlone(Tensors gradients) {
+  if (options_.momentum == 0.0) return;
+  pending_.resize(gradients.size());
+  const auto momentum = static_cast<float>(options_.momentum);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    std::vector<float>& velocity = pending_[i];
+    velocity.resize(gradients[i].size());
+    for (size_t j = 0; j < velocity.size(); ++j) {
+      velocity[j] = momentum * velocity[j] + gradients[i][j];
+      gradients[i][j] = velocity[j];
+    }
+  }
+}
+
+Status Worker::WaitForRound() {
+  Status status = client_->Wait(options_.patience());
+  if (!status.ok() && status.error().code == ErrorCode::kTimedOut &&
+      !interrupted_()) {
+    return Error{
+        ErrorCode::kTimedOut,
+        "one of the " + std::to_string(client_->live()) +
+            " workers did not bring its gradients: " + status.error().message};
+  }
+  return status;
+}
+
+Status Worker::AverageGradients(Tensors gradients) {
+  if (!options_.is_gradient()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "gradients are averaged under policy=gradient, not under "
+                 "policy=" +
+                     options_.policy};
+  }
+  if (!joined_) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "this worker has not joined yet: wait for tl_joined first"};
+  }
+  if (client_->alone() && options_.size <= 1) {
+    AccelerateAlone(gradients);
+    return Done{};
+  }
+  if (options_.policy == "gradient") {
+    Result<bool> started = client_->Exchange(gradients);
+    if (!started.ok()) return started.error();
+    Status status = WaitForRound();
+    if (!status.ok()) return status;
+    const Result<bool> collected = client_->Collect(gradients);
+    if (!collected.ok()) return collected.error();
+    if (*collected) return Done{};
+    const std::optional<Error> error = client_->TakeExchangeError();
+    return error.has_value() ? Status(*error) : Status(Done{});
+  }
+  // Not waiting: what can't be sent now is owed.
+  pending_.resize(gradients.size());
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    pending_[i].resize(gradients[i].size());
+    const Status finite =
+        CheckFinite(gradients[i], "the gradient", kUsableBits);
+    if (!finite.ok()) return finite;
+    for (size_t j = 0; j < gradients[i].size(); ++j) {
+      pending_[i][j] += std::exchange(gradients[i][j], 0.0f);
+    }
+  }
+  const Result<bool> collected = client_->Collect(gradients);
+  if (!collected.ok()) return collected.error();
+  if (client_->busy()) return Done{};
+  std::vector<std::span<float>> owed(pending_.begin(), pending_.end());
+  const Result<bool> started = client_->Exchange(owed);
+  if (!started.ok()) return started.error();
+  if (*started) {
+    for (std::vector<float>& part : pending_) {
+      std::fill(part.begin(), part.end(), 0.0f);
+    }
+  }
+  return Done{};
+}
+
+// ---- What is to be seen. ----------------------------------------------------
+
+uint32_t Worker::rank() const { return client_->rank(); }
+uint32_t Worker::live() const { return client_->live(); }
+
+std::string Worker::StatisticsJson() const {
+  const ClientCounts& counts = client_->counts();
+  const auto sum = [this](std::atomic<uint64_t> ClientCounts::*count) {
+    return Sum(client_.get(), weights_client_.get(), count);
+  };
+  std::ostringstream out;
+  {
+    JsonObject all(out);
+    all.Add("rank", rank());
+    all.Add("live", live());
+    all.Add("policy", options_.policy);
+    all.Add("period", options_.period);
+    all.Add("density", options_.density);
+    all.Add("reply_density", options_.reply_density);
+    all.Add("bits", options_.bits);
+    all.Add("steps", steps_.load());
+    all.Add("exchanges", counts.exchanges.load());
+    all.Add("bytes_sent", sum(&ClientCounts::bytes_sent));
+    all.Add("bytes_received", sum(&ClientCounts::bytes_received));
+    all.Add("dense_bytes", counts.dense_bytes.load());
+    all.Add("entries_sent", sum(&ClientCounts::entries_sent));
+    all.Add("entries_received", sum(&ClientCounts::entries_received));
+    all.Add("backed_off", counts.backed_off.load());
+    all.Add("reconnects", sum(&ClientCounts::reconnects));
+    all.Add("resyncs", sum(&ClientCounts::resyncs));
+    all.Add("not_finite", sum(&ClientCounts::not_finite));
+    all.Add("refused", sum(&ClientCounts::refused));
+    const double pushes =
+        static_cast<double>(std::max<uint64_t>(counts.pushes.load(), 1));
+    all.Add("staleness", static_cast<double>(counts.staleness.load()) / pushes);
+    const double exchanges =
+        static_cast<double>(std::max<uint64_t>(counts.exchanges.load(), 1));
+    all.Add("steps_behind",
+            static_cast<double>(counts.steps_behind.load()) / exchanges);
+    all.Add("latency_ms",
+            std::chrono::duration<double, std::milli>(counts.latency.Mean())
+                .count());
+    all.Add("busy", client_->busy());
+    const std::optional<Error> failure = client_->failure();
+    if (failure.has_value()) {
+      all.Add("failure", failure->message);
+    } else {
+      all.Key("failure") << "null";
+    }
+    all.Add("aggregator", where_.front().ToString());
+  }
+  return out.str();
+}
+
+void StopEmbeddedAggregators(std::chrono::milliseconds patience,
+                             const std::function<bool()>& interrupted) {
+  std::map<std::string, std::shared_ptr<Aggregator>> ours;
+  {
+    Embedded& embedded = TheEmbedded();
+    const std::lock_guard lock(embedded.mutex);
+    ours.swap(embedded.by_endpoint);
+  }
+  const auto until = Clock::now() + patience;
+  for (const auto& [endpoint, aggregator] : ours) {
+    while (aggregator->totals().live > 0 && Clock::now() < until &&
+           !interrupted()) {
+      std::this_thread::sleep_for(kPoll);
+    }
+    (void)aggregator->Stop();
+  }
+}
+
+}  // namespace tensorlightning

@@ -1,0 +1,110 @@
+// One worker of a job, as a framework's adapter sees it: joins, exchanges after
+// steps, leaves. What TensorFlow's ops and Caffe's solver share.
+//
+//   alone      { Worker -> ElasticClient -> Aggregator }
+//   embedding  { Worker -> ElasticClient -> Aggregator } <- other workers
+//   beside     { Worker -> ElasticClient } -> tl-aggregator
+//
+// Under a gradient policy there are two clients: one for the gradients, and one
+// for the weights, job "<job>/weights", from which everybody starts. Rank 0's
+// weights are mirrored there, so that a worker that comes later, or comes back,
+// has some to start from.
+//
+// Waiting calls end when Interrupt() was called, or `interrupted` says so.
+// Calls may come from any thread, one at a time but for the last five below.
+#ifndef TENSORLIGHTNING_COMM_WORKER_WORKER_H_
+#define TENSORLIGHTNING_COMM_WORKER_WORKER_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/aggregator/aggregator.h"
+#include "comm/client/elastic_client.h"
+#include "comm/layout.h"
+#include "comm/worker/worker_options.h"
+#include "kernels/result.h"
+
+namespace tensorlightning {
+
+class Worker {
+ public:
+  // Begins to join. The tensors are the model's weights, here and in all calls
+  // but AverageGradients(); rank 0's are everybody's first ones.
+  static Result<std::unique_ptr<Worker>> Begin(
+      WorkerOptions options, const Layout& layout, Tensors weights,
+      std::function<bool()> interrupted = {});
+  ~Worker();
+
+  // Whether it has joined, and the weights are everybody's. kTimedOut only
+  // after all of the patience that the options give, with the reason.
+  Result<bool> Joined(Tensors weights, std::chrono::milliseconds patience);
+
+  // After so many steps. Never waits. Whether an exchange has begun.
+  Result<bool> Step(Tensors weights, uint64_t steps);
+  // The same whatever the schedule says.
+  Result<bool> Exchange(Tensors weights);
+  // Whether no exchange is under way (any more).
+  Result<bool> Wait(std::chrono::milliseconds patience);
+  Status Pull(Tensors weights);
+  // A last exchange, and the centre into the weights; with `own` they stay as
+  // they are. Then it leaves.
+  Status Finish(Tensors weights, bool own);
+
+  // Under a gradient policy: this worker's gradients become the mean of all.
+  // Waits for the others, unless the policy is gradient-async: then what has
+  // come by now is delivered, which may be nothing.
+  Status AverageGradients(Tensors gradients);
+
+  const WorkerOptions& options() const { return options_; }
+
+  // Ends waiting calls, until Resume().
+  void Interrupt() { told_to_stop_->store(true); }
+  void Resume() { told_to_stop_->store(false); }
+  uint32_t rank() const;
+  uint32_t live() const;
+  std::string StatisticsJson() const;
+
+ private:
+  Worker(WorkerOptions options, Layout layout,
+         std::function<bool()> interrupted);
+
+  Status Connect(Tensors weights);
+  Status BeginWeights(Tensors weights);
+  Result<ClientOptions> MakeClientOptions() const;
+  Result<bool> TooLate(Status status) const;
+  Status WaitForRound();
+  void AccelerateAlone(Tensors gradients);
+
+  const WorkerOptions options_;
+  const Layout layout_;
+  const std::shared_ptr<std::atomic<bool>> told_to_stop_;
+  const std::function<bool()> interrupted_;
+  const std::chrono::steady_clock::time_point begun_;
+
+  std::shared_ptr<Aggregator> aggregator_;  // Embedded; before the clients.
+  std::vector<Endpoint> where_;
+  Secret secret_;
+  std::unique_ptr<ElasticClient> client_;
+  std::unique_ptr<ElasticClient> weights_client_;  // Gradient policies.
+  bool joined_ = false;
+  bool finished_ = false;
+  std::atomic<uint64_t> steps_{0};
+  // Gradient policies: owed while an exchange is under way, or one's own
+  // velocity when alone.
+  std::vector<std::vector<float>> pending_;
+};
+
+// Aggregators that listen for others live as long as the process: a worker may
+// leave and join again. This waits until all others have left, as long as they
+// may take and nobody interrupts, and stops them.
+void StopEmbeddedAggregators(std::chrono::milliseconds patience,
+                             const std::function<bool()>& interrupted);
+
+}  // namespace tensorlightning
+
+#endif  // TENSORLIGHTNING_COMM_WORKER_WORKER_H_
