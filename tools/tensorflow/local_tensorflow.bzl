@@ -4,6 +4,8 @@ TF_PYTHON names the interpreter; tools/setup.sh writes the venv's into user.baze
 the package is, and never imports it: that takes seconds, and all we need are its files.
 """
 
+_LIBRARY = "libtensorflow_framework.so.2"
+
 # Tells the folder of the package and its version; nothing when there is no TensorFlow.
 _ASK = """
 import importlib.metadata, importlib.util
@@ -26,15 +28,9 @@ cc_library(
         "EIGEN_MAX_ALIGN_BYTES=64",
     ],
     includes = ["include"],
-    deps = [":framework"],
 )
 
-# To be linked with, not shipped: the process that loads us has loaded it already.
-cc_import(
-    name = "framework",
-    interface_library = "libtensorflow_framework.ifso",
-    system_provided = True,
-)
+exports_files(["libtensorflow_framework.so.2"])
 """
 
 _BUILD_WITHOUT = """package(default_visibility = ["//visibility:public"])
@@ -45,10 +41,12 @@ cc_library(
 )
 """
 
-_DEFS = """TENSORFLOW_FOUND = {found}
-
-# For targets that depend on @local_tensorflow//:tensorflow: skipped where it is not.
+_DEFS = """# For targets that depend on @local_tensorflow//:tensorflow: skipped where it is not.
 REQUIRES_TENSORFLOW = {requires}
+
+# For the linker: what TensorFlow's process has loaded already, so it is not shipped. No dependency of
+# @local_tensorflow//:tensorflow, because it has to come last (see tf_ops/BUILD).
+TENSORFLOW_LIBRARY = {library}
 """
 
 def _find(ctx):
@@ -62,7 +60,7 @@ def _find(ctx):
     lines = asked.stdout.strip().split("\n")
     if asked.return_code != 0 or len(lines) != 2:
         return None, "%s has no tensorflow" % python
-    for needed in ["include", "libtensorflow_framework.so.2"]:
+    for needed in ["include", _LIBRARY]:
         if not ctx.path("%s/%s" % (lines[0], needed)).exists:
             return None, "%s has no %s" % (lines[0], needed)
     return struct(folder = lines[0], version = lines[1]), ""
@@ -71,18 +69,15 @@ def _local_tensorflow_impl(ctx):
     tensorflow, lacking = _find(ctx)
     if tensorflow:
         ctx.symlink(tensorflow.folder + "/include", "include")
-        ctx.symlink(
-            tensorflow.folder + "/libtensorflow_framework.so.2",
-            "libtensorflow_framework.ifso",
-        )
+        ctx.symlink("%s/%s" % (tensorflow.folder, _LIBRARY), _LIBRARY)
         ctx.file("BUILD", _BUILD.format(version = tensorflow.version))
     else:
         # buildifier: disable=print
         print("%s: TensorFlow targets are skipped; make setup installs it" % lacking)
         ctx.file("BUILD", _BUILD_WITHOUT)
     ctx.file("defs.bzl", _DEFS.format(
-        found = bool(tensorflow),
         requires = [] if tensorflow else ["@tensorlightning//tools/tensorflow:tensorflow_is_installed"],
+        library = ["@local_tensorflow//:" + _LIBRARY] if tensorflow else [],
     ))
 
 local_tensorflow = repository_rule(
