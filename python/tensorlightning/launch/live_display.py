@@ -25,6 +25,7 @@ COLOURS = (
 STATES = {"failed": "red", "stopped": "red", "restarting": "yellow", "done": "green"}
 # Rows that stay free for what scrolls by.
 FREE_ROWS = 8
+GAP = 2
 
 
 def colour_of(who: int | str) -> str:
@@ -87,25 +88,32 @@ class LiveDisplay(Display):
         self._print(table)
 
     def _lines(self) -> Table:
-        table = Table.grid(padding=(0, 2))
         rows = max(1, self._console.height - FREE_ROWS)
-        for worker in self.workers[:rows]:
-            table.add_row(*self._line(worker))
+        lines = [self._line(worker) for worker in self.workers[:rows]]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        # Never two rows for one worker: what does not fit is left out, the last first.
+        fitting, room = 0, self._console.width
+        while fitting < len(widths) and (room := room - widths[fitting] - GAP) >= -GAP:
+            fitting += 1
+        table = Table.grid(padding=(0, GAP, 0, 0))
+        for _ in range(max(1, fitting)):
+            table.add_column(no_wrap=True)
+        for line in lines:
+            table.add_row(*line[: max(1, fitting)])
         if len(self.workers) > rows:
-            table.add_row("", f"and {len(self.workers) - rows} more")
+            table.add_row("...")
         return table
 
     def _line(self, worker: Worker) -> list[Text]:
         report = worker.report
-        first_metric = next(iter(figures.metrics(report)), None)
         cells = [
             ("step", figures.steps(report)),
             ("loss", figures.loss(report)),
-            first_metric or ("", figures.NOTHING),
+            next(iter(figures.metrics(report)), ("", figures.NOTHING)),
             ("steps/s", figures.rate(report)),
-            ("density", figures.density(report)),
-            ("MB", figures.megabytes(report)),
             ("fewer", figures.times_fewer(report)),
+            ("MB", figures.megabytes(report)),
+            ("density", figures.density(report)),
             ("stale", figures.staleness(report)),
         ]
         shown = [

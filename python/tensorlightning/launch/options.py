@@ -23,16 +23,17 @@ SETTINGS = {
 
 EXAMPLES = """\
 examples:
-  tlrun -np 4 python train.py                         four workers on this machine
-  tlrun -np 8 -H host1:4,host2:4 python train.py      on two, reached by ssh
+  tlrun -np 4 python train.py                       four workers on this machine
+  tlrun -np 8 -H host1:4,host2:4 python train.py    on two, reached by ssh
   tlrun -np 4 --policy local --density 0.01 python train.py --epochs 3
   tlrun -np 4 --max-restarts 3 --snapshot-dir snapshots python train.py
-  tlrun -np 2 caffe train --solver=solver.prototxt --snapshot=run_{rank}
+  tlrun -np 2 caffe train --solver=solver.prototxt --log_dir=log_{rank}
   tlrun -np 2 --aggregator=host:7070 --secret-file=secret python train.py
 
-Everything after the command's name belongs to the command; {rank}, {size} and {local_rank} in its
-arguments are replaced. Workers learn who they are from TL_RANK, TL_SIZE and so on: docs/tlrun.md.
-The exit status is that of the worst worker. Ctrl-C ends all workers, a second one kills them."""
+Everything after the command's name belongs to the command; {rank}, {size} and
+{local_rank} in its arguments are replaced. Workers learn who they are from
+TL_RANK, TL_SIZE and so on: docs/tlrun.md has them all. The exit status is that
+of the worst worker. Ctrl-C ends all workers, a second one kills them."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -73,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tlrun",
         usage="tlrun [-np N] [-H HOSTS] [OPTIONS] COMMAND [ARGUMENTS]",
-        description="Starts the workers of a training job on this machine or on several, shows "
+        description="Starts the workers of a training job on this machine or on several, shows\n"
         "what they do, and leaves none behind.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -84,13 +85,34 @@ def _parser() -> argparse.ArgumentParser:
     add("-H", "--host", "--hosts", metavar="HOSTS", help="host1:slots,host2:slots,...")
     add("--hostfile", type=Path, metavar="FILE", help="a line `host slots=N` for each")
     add("--wdir", metavar="FOLDER", help="where workers start, on every host (here)")
-    add("--ssh", type=shlex.split, default=["ssh"], metavar="COMMAND", help="instead of ssh")
-    add("--ssh-port", type=_port, metavar="PORT", help="of the other hosts")
     add(
-        "--ssh-option", action="append", default=[], metavar="NAME=VALUE", help="ssh -o, repeatable"
+        "--ssh",
+        type=shlex.split,
+        default=["ssh"],
+        metavar="COMMAND",
+        help="this instead of `ssh`, options included",
     )
-    add("--remote-python", default=sys.executable, metavar="PATH", help="on the other hosts")
-    add("--start-timeout", type=_seconds, default=30.0, metavar="S", help="for each host (30)")
+    add("--ssh-port", type=_port, metavar="PORT", help="where their sshd listens")
+    add(
+        "--ssh-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="passed to ssh as -o, repeatable",
+    )
+    add(
+        "--remote-python",
+        default=sys.executable,
+        metavar="PATH",
+        help="on other hosts (the same as here)",
+    )
+    add(
+        "--start-timeout",
+        type=_seconds,
+        default=30.0,
+        metavar="S",
+        help="seconds for each host to answer (30)",
+    )
 
     add = parser.add_argument_group("aggregator").add_argument
     add(
@@ -99,7 +121,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="beside|embedded|HOST:PORT",
         help="a process beside rank 0 (default), a part of rank 0's, or one that runs already",
     )
-    add("--aggregator-port", type=_port, default=0, metavar="PORT", help="(default: a free one)")
+    add(
+        "--aggregator-port",
+        type=_port,
+        default=0,
+        metavar="PORT",
+        help="where it listens (a free one)",
+    )
     add(
         "--aggregator-option",
         action="append",
@@ -114,21 +142,42 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="snapshots of the centre; a later run goes on there",
     )
-    add("--secret-file", type=Path, metavar="FILE", help="instead of a fresh secret")
-    add("--job", default="default", metavar="NAME", help="(default: default)")
+    add("--secret-file", type=Path, metavar="FILE", help="a secret, instead of a fresh one")
+    add("--job", default="default", metavar="NAME", help="its name, kept in snapshots (default)")
 
     add = parser.add_argument_group("workers").add_argument
-    add("--env", "-x", action="append", default=[], metavar="NAME[=VALUE]", help="for all workers")
+    add(
+        "--env",
+        "-x",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="a variable for all workers",
+    )
     for name, meaning in SETTINGS.items():
         variable = "TL_" + name.replace("-", "_").upper()
         add(f"--{name}", metavar="X", help=f"{meaning} ({variable})")
-    add("--max-restarts", type=_count, default=0, metavar="N", help="of each worker that fails (0)")
-    add("--grace", type=_seconds, default=5.0, metavar="S", help="from SIGTERM to SIGKILL (5)")
+    add(
+        "--max-restarts", type=_count, default=0, metavar="N", help="for each worker that fails (0)"
+    )
+    add(
+        "--grace",
+        type=_seconds,
+        default=5.0,
+        metavar="S",
+        help="seconds from SIGTERM to SIGKILL (5)",
+    )
 
     add = parser.add_argument_group("output").add_argument
     add("--no-prefix", action="store_true", help="no [rank] before each line")
     add("--quiet", "-q", action="store_true", help="nothing but what workers print, and errors")
-    add("--report-every", type=_seconds, default=5.0, metavar="S", help="without a terminal (5)")
+    add(
+        "--report-every",
+        type=_seconds,
+        default=5.0,
+        metavar="S",
+        help="seconds between two lines of a worker (5)",
+    )
     add("--output-dir", type=Path, metavar="FOLDER", help="also keep what each worker prints there")
     add("--summary-json", type=Path, metavar="FILE", help="the last table, for programs")
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

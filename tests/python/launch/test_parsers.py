@@ -1,5 +1,6 @@
 """Readers of hosts and messages: what they take, and that garbage never crashes them."""
 
+import inspect
 import json
 import os
 import random
@@ -16,8 +17,24 @@ from tensorlightning.launch.hosts import MAX_SLOTS, Host, HostsError, parse_host
 from tensorlightning.launch.job import PlacementError, place
 from tensorlightning.launch.protocol import LineBuffer, ProtocolError
 
-SEEDS = range(200)
+ROUNDS = 300
 PIECES = ["a", "host-1", "10.0.0.1", "[::1]", "user@", ":", "4", "0", ",", " ", "slots=", "#", "\n"]
+
+
+def each_round(test):
+    """A test of random input: many times, each with a seed that the failure then names."""
+
+    def run(tmp_path):
+        given = {"tmp_path": tmp_path} if "tmp_path" in inspect.signature(test).parameters else {}
+        for seed in range(ROUNDS):
+            try:
+                test(random.Random(seed), **given)
+            except BaseException as error:
+                error.add_note(f"with random.Random({seed})")
+                raise
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
 
 
 @pytest.mark.parametrize(
@@ -51,9 +68,8 @@ def test_bad_line_of_a_hostfile_is_named(line, tmp_path):
         read_hostfile(file)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_any_text_gives_hosts_or_an_error(seed, tmp_path):
-    chance = random.Random(seed)
+@each_round
+def test_any_text_gives_hosts_or_an_error(chance, tmp_path):
     text = "".join(chance.choices([*PIECES, *string.printable, "ü", "\0"], k=chance.randrange(12)))
     file = tmp_path / "hosts"
     file.write_text(text)
@@ -70,9 +86,8 @@ def test_any_text_gives_hosts_or_an_error(seed, tmp_path):
             assert not host.name.startswith("-") and not set(host.name) & set(" \n;$`'\"|&\\/")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_placement_fills_hosts_in_order(seed):
-    chance = random.Random(seed)
+@each_round
+def test_placement_fills_hosts_in_order(chance):
     hosts = [Host(f"h{i}", chance.randint(1, 5)) for i in range(chance.randint(1, 5))]
     slots = sum(host.slots for host in hosts)
     size = chance.randint(1, slots)
@@ -89,9 +104,8 @@ def test_placement_fills_hosts_in_order(seed):
         place(slots + 1, hosts)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_lines_are_found_however_they_are_cut(seed):
-    chance = random.Random(seed)
+@each_round
+def test_lines_are_found_however_they_are_cut(chance):
     lines = [chance.randbytes(chance.randrange(40)).replace(b"\n", b"") for _ in range(20)]
     data, buffer, found = b"".join(line + b"\n" for line in lines), LineBuffer(30), []
     while data:
@@ -120,9 +134,8 @@ def garbage(chance: random.Random) -> bytes:
     return line + b"\n"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_garbage_is_no_message_or_a_protocol_error(seed):
-    chance = random.Random(seed)
+@each_round
+def test_garbage_is_no_message_or_a_protocol_error(chance):
     for _ in range(50):
         message = protocol.decode(garbage(chance))
         if message is None:
