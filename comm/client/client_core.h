@@ -107,6 +107,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     uint64_t next = 1;         // The next push's number.
     uint64_t version = 0;      // The centre's, when last heard.
     std::deque<Kept> kept;     // Sent, and not known to be safe.
+    std::vector<Bytes> spare;  // Memory of pushes that are safe.
     std::chrono::steady_clock::time_point queued;
   };
 
@@ -189,7 +190,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   void ForgetUpTo(ShardLine& line, uint64_t durable);
   void Keep(ShardLine& line, uint64_t sequence,
             std::span<const std::byte> code);
-  void Recycle(Kept& kept);
+  void Recycle(ShardLine& line, Kept& kept);
   void Answered(ShardLine& line);
   void FinishIfDone();
   std::span<float> Staged(uint32_t shard);
@@ -207,7 +208,6 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   asio::steady_timer tick_;
   asio::steady_timer round_;
   std::vector<std::byte> push_;
-  std::vector<Bytes> spare_;  // Memory of pushes that are safe.
   size_t kept_bytes_ = 0;
 
   bool computing_ = false;

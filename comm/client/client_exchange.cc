@@ -125,28 +125,30 @@ void ClientCore::SendPush(ShardLine& line, uint32_t shard) {
 void ClientCore::Keep(ShardLine& line, uint64_t sequence,
                       std::span<const std::byte> code) {
   Bytes memory;
-  if (!spare_.empty()) {
-    memory = std::move(spare_.back());
-    spare_.pop_back();
+  if (!line.spare.empty()) {
+    memory = std::move(line.spare.back());
+    line.spare.pop_back();
   }
+  // A little more: the next code may be a little longer.
+  if (memory.capacity() < code.size()) memory.reserve(code.size() * 9 / 8);
   memory.assign(code.begin(), code.end());
   kept_bytes_ += memory.size();
   line.kept.push_back({sequence, std::move(memory)});
   while (kept_bytes_ > options_.max_kept_bytes && line.kept.size() > 1) {
     counts_.forgotten.fetch_add(1, kRelaxed);
-    Recycle(line.kept.front());
+    Recycle(line, line.kept.front());
     line.kept.pop_front();
   }
 }
 
-void ClientCore::Recycle(Kept& kept) {
+void ClientCore::Recycle(ShardLine& line, Kept& kept) {
   kept_bytes_ -= kept.code.size();
-  if (spare_.size() < 2 * lines_.size()) spare_.push_back(std::move(kept.code));
+  if (line.spare.size() < 2) line.spare.push_back(std::move(kept.code));
 }
 
 void ClientCore::ForgetUpTo(ShardLine& line, uint64_t durable) {
   while (!line.kept.empty() && line.kept.front().sequence <= durable) {
-    Recycle(line.kept.front());
+    Recycle(line, line.kept.front());
     line.kept.pop_front();
   }
 }
@@ -223,7 +225,7 @@ void ClientCore::OnRefused(uint32_t shard, uint64_t sequence,
                        "the aggregator refused a push: " + why};
   }
   // It is not to be owed again; the view, which has it, is taken anew.
-  Recycle(line.kept.back());
+  Recycle(line, line.kept.back());
   line.kept.pop_back();
   SendPull(line, shard);
 }
@@ -248,7 +250,7 @@ void ClientCore::BringWeights(ShardLine& line, uint32_t shard) {
     // It had them once, and has lost them: what this worker knows of the
     // centre is the best there is, and has all of its own pushes in it.
     (void)line.worker->ReadView(weights);
-    for (Kept& kept : line.kept) Recycle(kept);
+    for (Kept& kept : line.kept) Recycle(line, kept);
     line.kept.clear();
   } else {
     const auto from = weights_.begin() + static_cast<ptrdiff_t>(place.begin);
@@ -267,7 +269,7 @@ void ClientCore::OweAgain(ShardLine& line, uint32_t shard, uint64_t applied) {
         Message::Parse(lost.code, map_.shards()[shard].entries);
     if (push.ok()) (void)line.worker->Owe(*push);
     counts_.owed_again.fetch_add(1, kRelaxed);
-    Recycle(lost);
+    Recycle(line, lost);
     line.kept.pop_back();
   }
 }

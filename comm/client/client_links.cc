@@ -128,11 +128,16 @@ Awaitable<void> ClientCore::RunLink(Link& link) {
                   " s; at last: " + why.message});
         break;
       }
+      bool news = false;
       {
         const std::lock_guard lock(mutex_);
+        news = trouble_ != why.message;
         trouble_ = why.message;
       }
-      options_.log.Warning("connecting again", {{"reason", why.message}});
+      // Said once: whoever starts many workers at once starts some too early.
+      if (news) {
+        options_.log.Warning("connecting again", {{"reason", why.message}});
+      }
     }
     SysError error;
     link.rest.expires_after(rest);

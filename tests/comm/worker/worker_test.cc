@@ -1,0 +1,230 @@
+#include "comm/worker/worker.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tensorlightning {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kSlice{50};
+
+Layout TwoTensors() {
+  return *Layout::Make({{"kernel", {100, 50}}, {"bias", {50}}});
+}
+
+// A model of two tensors, and a worker for it.
+class Trainer {
+ public:
+  explicit Trainer(float value)
+      : kernel_(5000, value), bias_(50, value), tensors_{kernel_, bias_} {}
+
+  Status Begin(const std::string& settings) {
+    Result<WorkerOptions> options =
+        WorkerOptions::Parse(settings + " patience_s=60");
+    if (!options.ok()) return options.error();
+    return BeginWith(*options);
+  }
+  Status BeginWith(const WorkerOptions& options) {
+    Result<std::unique_ptr<Worker>> worker =
+        Worker::Begin(options, TwoTensors(), tensors_);
+    if (!worker.ok()) return worker.error();
+    worker_ = std::move(*worker);
+    return Done{};
+  }
+  Status Join() {
+    while (true) {
+      const Result<bool> joined = worker_->Joined(tensors_, kSlice);
+      if (!joined.ok()) return joined.error();
+      if (*joined) return Done{};
+    }
+  }
+
+  Worker& worker() { return *worker_; }
+  Tensors tensors() { return tensors_; }
+  std::vector<float>& kernel() { return kernel_; }
+  std::vector<float>& bias() { return bias_; }
+
+ private:
+  std::vector<float> kernel_;
+  std::vector<float> bias_;
+  std::vector<std::span<float>> tensors_;
+  std::unique_ptr<Worker> worker_;
+};
+
+std::unique_ptr<Aggregator> StartAggregator() {
+  AggregatorOptions options;
+  options.listen = {{"127.0.0.1", 0, ""}};
+  options.log = Log(2, LogLevel::kNone);
+  Result<std::unique_ptr<Aggregator>> started =
+      Aggregator::Start(std::move(options));
+  EXPECT_TRUE(started.ok());
+  return std::move(*started);
+}
+
+std::string At(const Aggregator& aggregator) {
+  return "aggregator=" + aggregator.endpoints().front().ToString() + " ";
+}
+
+TEST(Worker, AloneNothingOfItsModelIsEverChanged) {
+  for (const char* policy : {"elastic", "local", "dense"}) {
+    Trainer trainer(1.0f);
+    ASSERT_TRUE(trainer.Begin(std::string("period=1 policy=") + policy).ok());
+    ASSERT_TRUE(trainer.Join().ok());
+    for (int i = 1; i <= 50; ++i) {
+      for (float& value : trainer.kernel()) value += 0.25f;
+      ASSERT_TRUE(trainer.worker().Step(trainer.tensors(), 1).ok());
+      ASSERT_EQ(trainer.kernel()[7], 1.0f + 0.25f * i) << policy;
+    }
+    ASSERT_TRUE(trainer.worker().Pull(trainer.tensors()).ok());
+    ASSERT_TRUE(trainer.worker().Finish(trainer.tensors(), false).ok());
+    EXPECT_EQ(trainer.kernel()[4999], 13.5f) << policy;
+    EXPECT_NE(trainer.worker().StatisticsJson().find("\"steps\":50"),
+              std::string::npos);
+  }
+}
+
+TEST(Worker, TwoStartFromTheSameWeightsAndEndWithTheCentre) {
+  const auto aggregator = StartAggregator();
+  Trainer first(1.0f);
+  Trainer second(2.0f);
+  ASSERT_TRUE(first.Begin(At(*aggregator) + "rank=0 size=2 period=1").ok());
+  ASSERT_TRUE(second.Begin(At(*aggregator) + "rank=1 size=2 period=1").ok());
+  ASSERT_TRUE(first.Join().ok());
+  ASSERT_TRUE(second.Join().ok());
+  EXPECT_EQ(second.kernel(), first.kernel());
+  for (int i = 0; i < 20; ++i) {
+    for (Trainer* each : {&first, &second}) {
+      for (float& value : each->kernel()) value += 0.01f;
+      ASSERT_TRUE(each->worker().Exchange(each->tensors()).ok());
+      while (!*each->worker().Wait(kSlice)) {
+      }
+    }
+  }
+  ASSERT_TRUE(first.worker().Finish(first.tensors(), false).ok());
+  ASSERT_TRUE(second.worker().Finish(second.tensors(), true).ok());
+  EXPECT_GT(first.bias()[0], 0.9f);
+  EXPECT_EQ(aggregator->totals().live, 0u) << "both have left";
+}
+
+TEST(Worker, GradientsAreAveragedFromTheSameWeights) {
+  const auto aggregator = StartAggregator();
+  const std::string settings = At(*aggregator) +
+                               "size=2 policy=gradient density=1 bits=32 "
+                               "reply_density=1 ";
+  Trainer first(1.0f);
+  Trainer second(2.0f);
+  ASSERT_TRUE(first.Begin(settings + "rank=0").ok());
+  ASSERT_TRUE(second.Begin(settings + "rank=1").ok());
+  // Neither has joined before both have.
+  auto joining = std::async(std::launch::async, [&] { return first.Join(); });
+  ASSERT_TRUE(second.Join().ok());
+  ASSERT_TRUE(joining.get().ok());
+  EXPECT_EQ(second.kernel(), first.kernel());
+  for (int round = 1; round <= 5; ++round) {
+    Trainer one(1.0f * round);
+    Trainer two(3.0f * round);
+    auto other = std::async(std::launch::async, [&] {
+      return second.worker().AverageGradients(two.tensors());
+    });
+    const Status status = first.worker().AverageGradients(one.tensors());
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    ASSERT_TRUE(other.get().ok());
+    EXPECT_FLOAT_EQ(one.kernel()[10], 2.0f * round);
+    EXPECT_EQ(one.kernel(), two.kernel());
+    EXPECT_EQ(one.bias(), two.bias());
+  }
+}
+
+TEST(Worker, ANotFiniteGradientIsAnErrorOfThisCall) {
+  const auto aggregator = StartAggregator();
+  const std::string settings = At(*aggregator) + "size=2 policy=gradient ";
+  Trainer first(1.0f);
+  Trainer second(2.0f);
+  ASSERT_TRUE(first.Begin(settings + "rank=0").ok());
+  ASSERT_TRUE(second.Begin(settings + "rank=1").ok());
+  auto joining = std::async(std::launch::async, [&] { return first.Join(); });
+  ASSERT_TRUE(second.Join().ok());
+  ASSERT_TRUE(joining.get().ok());
+  Trainer gradient(1.0f);
+  gradient.bias()[3] = std::numeric_limits<float>::infinity();
+  const Status status = first.worker().AverageGradients(gradient.tensors());
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kNotFinite);
+}
+
+TEST(Worker, AloneGradientsOnlyGetTheirMomentum) {
+  Trainer trainer(1.0f);
+  ASSERT_TRUE(trainer.Begin("policy=gradient momentum=0.5").ok());
+  ASSERT_TRUE(trainer.Join().ok());
+  for (const float expected : {1.0f, 1.5f, 1.75f}) {
+    Trainer gradient(1.0f);
+    ASSERT_TRUE(trainer.worker().AverageGradients(gradient.tensors()).ok());
+    EXPECT_FLOAT_EQ(gradient.kernel()[0], expected);
+  }
+}
+
+TEST(Worker, AnInterruptEndsAWaitAtOnce) {
+  const auto aggregator = StartAggregator();
+  Trainer trainer(1.0f);
+  // Rank 0, which brings the weights, never comes.
+  ASSERT_TRUE(trainer.Begin(At(*aggregator) + "rank=1 size=2").ok());
+  auto waiting = std::async(std::launch::async, [&] {
+    return trainer.worker().Joined(trainer.tensors(), milliseconds(50'000));
+  });
+  trainer.worker().Interrupt();
+  ASSERT_EQ(waiting.wait_for(std::chrono::seconds(30)),
+            std::future_status::ready);
+  const Result<bool> joined = waiting.get();
+  EXPECT_TRUE(joined.ok() && !*joined);
+}
+
+TEST(Worker, SaysWhomItWaitedForWhenPatienceEnds) {
+  Trainer trainer(1.0f);
+  Result<WorkerOptions> options =
+      WorkerOptions::Parse("aggregator=127.0.0.1:1 patience_s=0.3");
+  ASSERT_TRUE(options.ok());
+  ASSERT_TRUE(trainer.BeginWith(*options).ok());
+  const Status status = trainer.Join();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kTimedOut);
+  EXPECT_NE(status.error().message.find("127.0.0.1:1"), std::string::npos)
+      << status.error().message;
+}
+
+TEST(Worker, SeveralWorkersWithoutAnAggregatorAreAMistake) {
+  Trainer trainer(1.0f);
+  const Status status = trainer.Begin("rank=0 size=2");
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("TL_AGGREGATOR"), std::string::npos);
+}
+
+TEST(Worker, AnEmbeddedAggregatorServesOthersAndOutlivesItsWorker) {
+  // A free port, as far as one can know.
+  const auto port = StartAggregator()->endpoints().front().port;
+  const std::string where = "127.0.0.1:" + std::to_string(port);
+  Trainer second(2.0f);
+  {
+    Trainer first(1.0f);
+    ASSERT_TRUE(first.Begin("embed=" + where + " rank=0 size=2").ok());
+    ASSERT_TRUE(first.Join().ok());
+    ASSERT_TRUE(second.Begin("aggregator=" + where + " rank=1 size=2").ok());
+    ASSERT_TRUE(second.Join().ok());
+    EXPECT_EQ(second.kernel()[0], 1.0f);
+    ASSERT_TRUE(first.worker().Finish(first.tensors(), false).ok());
+  }
+  ASSERT_TRUE(second.worker().Pull(second.tensors()).ok());
+  ASSERT_TRUE(second.worker().Finish(second.tensors(), false).ok());
+  StopEmbeddedAggregators(milliseconds(60'000), [] { return false; });
+}
+
+}  // namespace
+}  // namespace tensorlightning
