@@ -113,6 +113,10 @@ Status CentreShard::MakeReplyFor(Slot& slot) {
       centre_, slot.view, slot.compression, ThreadWorkspace(), scratch);
   if (!emitted.ok()) return emitted.error();
   const std::span<const std::byte> code = scratch.first(emitted->bytes);
+  // A little more: the next one may be a little longer.
+  if (slot.reply.capacity() < code.size()) {
+    slot.reply.reserve(code.size() * 9 / 8);
+  }
   slot.reply.assign(code.begin(), code.end());
   slot.reply_entries = emitted->kept;
   return Done{};
