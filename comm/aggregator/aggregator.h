@@ -11,9 +11,10 @@
 // first worker that joins. It serves whoever knows the secret; without one it
 // listens on loopback only, unless told otherwise in so many words.
 //
-// It serves one job, and beside it that job's companion, "<job>/weights": under
-// a gradient policy the centre is a sum of gradients, and whoever joins needs
-// somebody's weights to start from.
+// It serves one job, and beside it that job's companions, "<job>/...": a
+// process that trains twice, or under a gradient policy, where the centre is a
+// sum of gradients and whoever joins needs somebody's weights
+// ("<job>/weights").
 //
 //   AggregatorOptions options;
 //   options.secret = *Secret::FromEnvironment();

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstring>
 #include <future>
@@ -18,6 +19,8 @@ namespace {
 
 constexpr size_t kGreetingQueue = 8;
 constexpr std::chrono::milliseconds kLeaseCheck{100};
+// Of one job. Each training in a process, and each wait for others, is one.
+constexpr size_t kMaxCompanions = 4096;
 // Until workers have read that the aggregator ends.
 constexpr std::chrono::milliseconds kFarewell{1'000};
 
@@ -50,18 +53,20 @@ Error Refuse(std::string message) {
 
 }  // namespace
 
-Service::Service(AggregatorOptions options)
+Service::Service(AggregatorOptions options, std::shared_ptr<ThreadPool> pool)
     : options_(std::move(options)),
       incarnation_(MakeIncarnation()),
-      pool_(options_.threads),
+      owns_pool_(pool == nullptr),
+      pool_(owns_pool_ ? std::make_shared<ThreadPool>(options_.threads)
+                       : std::move(pool)),
       members_(options_.max_workers),
-      lease_strand_(pool_.MakeStrand()),
+      lease_strand_(pool_->MakeStrand()),
       lease_timer_(lease_strand_),
       job_(options_.job) {}
 
 Service::~Service() {
   if (keeper_ != nullptr) keeper_->Stop();
-  pool_.Stop();
+  if (owns_pool_) pool_->Stop();
 }
 
 // ---- Start and stop. --------------------------------------------------------
@@ -108,7 +113,7 @@ Status Service::Restore() {
                        "it another snapshot folder, or the same settings"};
     }
     auto centre = std::make_shared<Centre>(*layout, *range,
-                                           snapshot.header.rule, true, pool_);
+                                           snapshot.header.rule, true, *pool_);
     for (const ShardSnapshot& shard : snapshot.shards) {
       Status restored = centre->at(shard.shard).state.Restore(shard);
       if (!restored.ok()) return restored;
@@ -153,11 +158,11 @@ Status Service::Start() {
   }
   for (const Endpoint& endpoint : options_.listen) {
     Result<std::shared_ptr<Listener>> listener = Listener::Open(
-        pool_, endpoint, options_.congestion,
+        *pool_, endpoint, options_.congestion,
         [this](const Strand& strand, Socket socket) {
           const auto session = std::make_shared<Session>(
               *this, Channel::Make(strand, std::move(socket), options_.timeouts,
-                                   pool_.watchdog(), kGreetingQueue));
+                                   pool_->watchdog(), kGreetingQueue));
           Began(session);
           asio::co_spawn(strand, Session::Run(session), asio::detached);
         });
@@ -189,15 +194,19 @@ Status Service::Stop() {
   // last snapshot would be lost.
   for (const std::shared_ptr<Session>& session : members_.Sessions()) {
     asio::co_spawn(
-        pool_.context(),
+        pool_->context(),
         [session]() -> Awaitable<void> {
           co_await session->Shut(WireError::kShutdown, "the aggregator ends");
         },
         asio::detached);
   }
   WaitForNobody(kFarewell);
-  // Nobody makes one any more: it is ending.
-  Status status = companion_ != nullptr ? companion_->Stop() : Status(Done{});
+  Status status = Done{};
+  // Nobody makes more of them: it is ending.
+  for (const auto& [job, companion] : companions_) {
+    Status stopped = companion->Stop();
+    if (!stopped.ok()) status = std::move(stopped);
+  }
   if (keeper_ != nullptr) {
     keeper_->Stop();
     if (centre() != nullptr) {
@@ -206,7 +215,7 @@ Status Service::Stop() {
     }
   }
   listeners_.clear();
-  pool_.Stop();
+  if (owns_pool_) pool_->Stop();
   return status;
 }
 
@@ -222,23 +231,43 @@ void Service::WaitForNobody(std::chrono::milliseconds patience) const {
 
 Result<Service*> Service::ServiceOf(const std::string& job) {
   const std::lock_guard lock(mutex_);
-  const bool is_companion = job.ends_with(kCompanionSuffix) &&
-                            job != options_.job &&
-                            (job_.empty() || job == job_ + kCompanionSuffix);
+  const bool is_companion = !job_.empty() && job.starts_with(job_ + "/");
   if (!is_companion || stopping_) return this;
-  if (companion_ == nullptr) {
-    AggregatorOptions options = options_;
-    options.listen.clear();
-    options.job = job;
-    options.rule = Rule::kAverage;
-    options.threads = 1;
-    if (!options.snapshot_folder.empty()) options.snapshot_folder += "/weights";
-    auto made = std::make_unique<Service>(std::move(options));
-    const Status started = made->Start();
-    if (!started.ok()) return started.error();
-    companion_ = std::move(made);
+  const auto found = companions_.find(job);
+  if (found != companions_.end()) return found->second.get();
+  if (companions_.size() >= kMaxCompanions) {
+    return Refuse("job '" + job_ + "' has " + std::to_string(kMaxCompanions) +
+                  " jobs beside it already");
   }
-  return companion_.get();
+  // Who asks for a new one has done with the last: its memory is free.
+  for (const auto& [name, companion] : companions_) companion->ForgetIfUnused();
+  auto made = std::make_unique<Service>(OptionsOfCompanion(job), pool_);
+  const Status started = made->Start();
+  if (!started.ok()) return started.error();
+  return companions_.emplace(job, std::move(made)).first->second.get();
+}
+
+AggregatorOptions Service::OptionsOfCompanion(const std::string& job) const {
+  AggregatorOptions options = options_;
+  options.listen.clear();
+  options.job = job;
+  options.rule.reset();
+  if (!options.snapshot_folder.empty()) {
+    // A folder's name from whatever a worker calls its job.
+    std::string name = job.substr(job_.size() + 1);
+    for (char& c : name) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (std::isalnum(byte) == 0 && c != '-' && c != '_') c = '_';
+    }
+    options.snapshot_folder += "/" + name;
+  }
+  return options;
+}
+
+void Service::ForgetIfUnused() {
+  if (members_.live() > 0 || !members_.Sessions().empty()) return;
+  const std::lock_guard lock(mutex_);
+  centre_.reset();
 }
 
 std::shared_ptr<Centre> Service::centre() const {
@@ -288,7 +317,7 @@ Result<std::shared_ptr<Centre>> Service::CentreFor(const Hello& hello,
   const Status fits = CheckMemory(ShardMap(*layout), *range);
   if (!fits.ok()) return fits.error();
   centre_ = std::make_shared<Centre>(*layout, *range, rule, keeper_ != nullptr,
-                                     pool_);
+                                     *pool_);
   job_ = hello.job;
   options_.log.Info("model", {{"job", job_},
                               {"tensors", layout->tensors().size()},

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,19 +25,21 @@ namespace tensorlightning {
 
 class Service {
  public:
-  explicit Service(AggregatorOptions options);
+  // Without a pool it has one of its own.
+  explicit Service(AggregatorOptions options,
+                   std::shared_ptr<ThreadPool> pool = nullptr);
   ~Service();
 
   Status Start();
   Status Stop();
 
   const AggregatorOptions& options() const { return options_; }
-  ThreadPool& pool() { return pool_; }
+  ThreadPool& pool() { return *pool_; }
   Members& members() { return members_; }
   uint64_t incarnation() const { return incarnation_; }
 
-  // The service of a job: this one or, for "<job>/weights", its companion,
-  // which is made when it is first asked for. (CentreFor() refuses other jobs.)
+  // The service of a job: this one or, for "<job>/...", a companion, made when
+  // it is first asked for. (CentreFor() refuses other jobs.)
   Result<Service*> ServiceOf(const std::string& job);
 
   // The centre of the model that the worker brings; it becomes ours if we have
@@ -70,12 +73,16 @@ class Service {
   Awaitable<void> DropExpired();
   void WaitForNobody(std::chrono::milliseconds patience) const;
   std::shared_ptr<Centre> centre() const;
+  AggregatorOptions OptionsOfCompanion(const std::string& job) const;
+  void ForgetIfUnused();
   Status CheckListen(const Endpoint& endpoint) const;
 
   const AggregatorOptions options_;
   const uint64_t incarnation_;
   FolderLock folder_lock_;
-  ThreadPool pool_;  // Outlives everything that has a strand of it.
+  const bool owns_pool_;
+  // Outlives everything that has a strand of it.
+  const std::shared_ptr<ThreadPool> pool_;
   Members members_;
   Histogram apply_time_;
   Strand lease_strand_;
@@ -93,8 +100,8 @@ class Service {
   std::atomic<uint64_t> turned_away_{0};
   std::atomic<uint64_t> expired_{0};
   std::unique_ptr<SnapshotKeeper> keeper_;
-  // Its sessions run on our pool, which must have stopped before it goes.
-  std::unique_ptr<Service> companion_;
+  // By job. They share our pool, which must have stopped before they go.
+  std::map<std::string, std::unique_ptr<Service>> companions_;
 };
 
 }  // namespace tensorlightning

@@ -212,6 +212,29 @@ TEST(Worker, SeveralWorkersWithoutAnAggregatorAreAMistake) {
   EXPECT_NE(status.error().message.find("TL_AGGREGATOR"), std::string::npos);
 }
 
+TEST(Worker, JobsBesideAJobHaveACentreOfTheirOwn) {
+  const auto aggregator = StartAggregator();
+  Trainer main(1.0f);
+  ASSERT_TRUE(main.Begin(At(*aggregator) + "rank=0 job=train").ok());
+  ASSERT_TRUE(main.Join().ok());
+  for (int i = 2; i < 6; ++i) {
+    Trainer beside(static_cast<float>(i));
+    const std::string job = "train/" + std::to_string(i);
+    ASSERT_TRUE(beside.Begin(At(*aggregator) + "rank=0 job=" + job).ok());
+    ASSERT_TRUE(beside.Join().ok());
+    EXPECT_EQ(beside.kernel()[0], static_cast<float>(i));
+    ASSERT_TRUE(beside.worker().Finish(beside.tensors(), false).ok());
+  }
+  Trainer stranger(3.0f);
+  ASSERT_TRUE(stranger.Begin(At(*aggregator) + "rank=0 job=training").ok());
+  const Status refused = stranger.Join();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kRefused);
+  EXPECT_NE(refused.error().message.find("serves job 'train'"),
+            std::string::npos)
+      << refused.error().message;
+}
+
 TEST(Worker, AnEmbeddedAggregatorServesOthersAndOutlivesItsWorker) {
   // A free port, as far as one can know.
   const auto port = StartAggregator()->endpoints().front().port;
