@@ -188,7 +188,8 @@ def test_tlrun_killed_by_kill_9_leaves_no_orphans(stubborn, programs):
 
 
 def test_agent_killed_by_kill_9_ends_the_run_without_orphans():
-    with Run("-np", "2", NO_AGGREGATOR, *worker(STUBBORN + SLEEP)) as run:
+    helper = "subprocess.Popen(['sleep', '600'])\n"
+    with Run("-np", "2", NO_AGGREGATOR, *worker(STUBBORN + helper + SLEEP)) as run:
         assert all_ready(run, 2)
         os.kill(agent_of(run), signal.SIGKILL)
         assert run.wait() == 255

@@ -4,14 +4,9 @@ import inspect
 import json
 import os
 import random
-import select
 import string
-import subprocess
-import sys
-import time
 
 import pytest
-from python.launch.runs import environment_with
 from tensorlightning.launch import protocol
 from tensorlightning.launch.hosts import MAX_SLOTS, Host, HostsError, parse_hosts, read_hostfile
 from tensorlightning.launch.job import PlacementError, place
@@ -150,31 +145,3 @@ def test_garbage_is_no_message_or_a_protocol_error(chance):
 def test_names_that_are_no_utf_8_survive_the_journey():
     message = {"do": "reserve", "address": os.fsdecode(b"\xff\xfe/n\xc3\xa4me")}
     assert protocol.decode(protocol.encode(message)) == message
-
-
-def test_agent_survives_garbage_and_still_obeys():
-    chance = random.Random(1)
-    agent = subprocess.Popen(
-        [sys.executable, "-m", "tensorlightning.launch.agent"],
-        env=environment_with(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-    )
-    try:
-        lines = b"".join(garbage(chance) for _ in range(300))
-        agent.stdin.write(lines)
-        agent.stdin.write(protocol.encode({"do": "reserve", "address": "127.0.0.1"}))
-        buffer, events, deadline = LineBuffer(), [], time.monotonic() + 30
-        while not any(event.get("event") == "port" for event in events):
-            assert select.select([agent.stdout], [], [], deadline - time.monotonic())[0]
-            data = os.read(agent.stdout.fileno(), 1 << 16)
-            assert data, agent.stderr.read().decode()
-            events += [protocol.check_event(protocol.decode(line)) for line in buffer.feed(data)]
-        agent.stdin.close()
-        assert agent.wait(30) == 0
-        assert agent.stderr.read() == b""
-    finally:
-        agent.kill()
-        agent.wait()
