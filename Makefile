@@ -3,6 +3,8 @@ PYTHON := .venv/bin/python
 FUZZ_SECONDS ?= 20
 # Where optimised programs are. Not .bazel/bin: that follows whatever was built last.
 OPT_BIN = "$$(bazel info -c opt bazel-bin 2>/dev/null)"
+# The same without -c opt, which only adds NDEBUG: what tests have built is not built again.
+BIN = "$$(bazel info bazel-bin 2>/dev/null)"
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools tf demo demo-kernels test bench-kernels bench-comm bench-train format lint asan tsan fuzz clean
@@ -20,10 +22,10 @@ tools: setup ## build tl-aggregator and tl-load into bin/
 	@echo "bin/tl-aggregator and bin/tl-load are ready: try --help"
 
 tf: setup ## build the TensorFlow ops and tl-aggregator into python/tensorlightning/
-	@bazel build -c opt //tf_ops:libtensorlightning_tf.so //comm/tools:tl-aggregator
+	@bazel build //tf_ops:libtensorlightning_tf.so //comm/tools:tl-aggregator
 	@mkdir -p python/tensorlightning/bin
-	@install $(OPT_BIN)/tf_ops/libtensorlightning_tf.so python/tensorlightning/
-	@install $(OPT_BIN)/comm/tools/tl-aggregator python/tensorlightning/bin/
+	@install $(BIN)/tf_ops/libtensorlightning_tf.so python/tensorlightning/
+	@install $(BIN)/comm/tools/tl-aggregator python/tensorlightning/bin/
 
 demo: tf ## train a CNN with one worker, with two, and with two that send everything (5 minutes)
 	@$(PYTHON) examples/fashion_mnist_demo/demo.py
