@@ -21,11 +21,12 @@ tools: setup ## build tl-aggregator and tl-load into bin/
 	@install $(OPT_BIN)/comm/tools/tl-aggregator $(OPT_BIN)/comm/tools/tl-load bin/
 	@echo "bin/tl-aggregator and bin/tl-load are ready: try --help"
 
-tf: setup ## build the TensorFlow ops and tl-aggregator into python/tensorlightning/
+tf: setup ## build the TensorFlow ops and tl-aggregator into python/tensorlightning/; bin/tlrun
 	@bazel build //tf_ops:libtensorlightning_tf.so //comm/tools:tl-aggregator
-	@mkdir -p python/tensorlightning/bin
+	@mkdir -p python/tensorlightning/bin bin
 	@install $(BIN)/tf_ops/libtensorlightning_tf.so python/tensorlightning/
 	@install $(BIN)/comm/tools/tl-aggregator python/tensorlightning/bin/
+	@install tools/tlrun bin/
 
 demo: tf ## train a CNN with one worker, with two, and with two that send everything (5 minutes)
 	@$(PYTHON) examples/fashion_mnist_demo/demo.py
