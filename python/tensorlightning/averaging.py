@@ -38,9 +38,8 @@ class Averaging:
 
     def step(self, steps: int) -> None:
         """After so many steps of training."""
-        if self.worker is None:
-            # The model's variables were made by its first step; the centre replaces them.
-            self.begin()
+        # Variables that were made by the model's first step: the centre replaces them.
+        if self.worker is None and not self.begin():
             return
         self.worker.step(steps)
         self._calls += 1

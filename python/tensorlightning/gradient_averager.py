@@ -77,10 +77,11 @@ class GradientAverager:
         last = Worker(weights, self._options, f"{self._job}/last", policy="dense", when="period")
         with contextlib.ExitStack() as ending:
             ending.callback(meeting.close)
+            # Rank 0 stays until the others have its weights.
+            ending.callback(last.leave)
             try:
-                meeting.wait(environment.size, self._options.patience, "to finish")
                 if not own:
                     last.join()
-                    last.leave()
+                meeting.wait(environment.size, self._options.patience, "to finish")
             except tf.errors.OpError as error:
                 environment.say(f"keeps its own weights at the end: {error.message}")

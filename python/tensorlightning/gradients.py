@@ -14,7 +14,7 @@ class Gradients:
     def __init__(self, model: Any, options: Options, job: str, own: bool):
         self._model, self._own = model, own
         self._options = options
-        self._xla = False
+        self._hooked = self._xla = False
         momentum = optimizer.native_momentum(model.optimizer, options)
         self._averager = GradientAverager(options, job, momentum)
 
@@ -25,6 +25,7 @@ class Gradients:
             return True
         model = self._model
         optimizer.hook_gradients(model.optimizer, self._averager)
+        self._hooked = True
         self._xla = bool(model.jit_compile)
         if self._xla:
             model.jit_compile = False
@@ -57,8 +58,11 @@ class Gradients:
 
     def abandon(self) -> None:
         """Leaves, and makes optimizer and model plain again."""
+        if not self._hooked:
+            return
+        self._hooked = False
         self._averager.leave()
         optimizer.unhook(self._model.optimizer)
-        self._model.train_function = None
         if self._xla:
             self._model.jit_compile = True
+        self._model.make_train_function(force=True)
