@@ -123,7 +123,7 @@ class PruneOp final : public SparseOp<Device> {
  protected:
   absl::Status Run(tensorflow::OpKernelContext* ctx, Device& device) override {
     Compression compression{{}, ValueCode::kFloat32};
-    const absl::Status status = ReadDensity(ctx, 1, &compression.rule);
+    absl::Status status = ReadDensity(ctx, 1, &compression.rule);
     if (!status.ok()) return status;
     return this->Split(ctx, 0, nullptr, compression, device);
   }
@@ -148,7 +148,7 @@ class PruneGradientOp final : public SparseOp<Device> {
           residual.shape().DebugString());
     }
     Compression compression{{}, code_};
-    const absl::Status status = ReadDensity(ctx, 2, &compression.rule);
+    absl::Status status = ReadDensity(ctx, 2, &compression.rule);
     if (!status.ok()) return status;
     return this->Split(ctx, 1, gradient.flat<float>().data(), compression,
                        device);

@@ -191,7 +191,7 @@ double AsWritten(float value) {
 
 absl::Status ReadBits(tf::OpKernelConstruction* ctx, ValueCode* code) {
   int bits = 0;
-  const absl::Status status = ctx->GetAttr("bits", &bits);
+  absl::Status status = ctx->GetAttr("bits", &bits);
   if (!status.ok()) return status;
   for (int c = 0; c < kValueCodes; ++c) {
     *code = static_cast<ValueCode>(c);
