@@ -10,7 +10,8 @@ import argparse
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import machine
@@ -23,10 +24,11 @@ import train_results
 import train_speed
 from report import BenchmarkError
 from rich.console import Console
-from train_fleet import Fleet
-from train_learning import specs_of_one, specs_of_team
+from train_fleet import Fleet, Outcome
+from train_learning import Side, spec_of
 from train_models import TASKS
-from train_plan import DEFAULT, FAST, FULL, PAIR, QUICK, QUICKEST, SLOW, TEAM, Size
+from train_peers import Peers
+from train_plan import FAST, FULL, PAIR, QUICK, QUICKEST, SLOW, Size
 from train_results import Results
 
 PACKAGE = machine.ROOT / "python/tensorlightning"
@@ -45,29 +47,25 @@ class Programs:
 
 
 class Benchmark:
-    def __init__(self, programs: Programs, size: Size, said):
+    def __init__(self, programs: Programs, size: Size, said: Callable[[str], None]):
         self._programs, self._size, self._said = programs, size, said
         self.results = Results()
         self.free_cores: list[float] = []
 
     def run(self, parts: list[str]) -> None:
         size = self._size
-        if {"learning", "pair", "speed"} & set(parts):
-            team = TEAM if "learning" in parts else PAIR
+        team = size.team if "learning" in parts else PAIR
+        if set(parts) - {"strategies"}:
             with train_fleet.fleet(self._programs, team, FAST) as fleet:
                 if "learning" in parts:
                     for task in size.steps:
                         self._learn(fleet, task)
-                if "speed" in parts:
-                    for link in (SLOW, FAST):
-                        self._look()
-                        speed = train_speed.ours_and_silence(fleet, link, size)
-                        self.results.speeds.append(speed)
-                        self._said(f"speed at {link}")
                 if "pair" in parts:
                     self._pair(fleet)
-        if "strategies" in parts or "speed" in parts:
-            self._strategies(parts)
+                if "speed" in parts:
+                    self._speed(fleet)
+        for strategy in train_peers.STRATEGIES:
+            self._strategy(strategy, parts)
 
     def _look(self) -> None:
         self.free_cores.append(machine.free_cores())
@@ -75,59 +73,61 @@ class Benchmark:
     def _learn(self, fleet: Fleet, name: str) -> None:
         size, task = self._size, TASKS[name]
         sides = self.results.sides.setdefault(name, {})
-        # On one model all policies are compared, each at its best learning rate.
-        tuned = name == "cnn" or len(size.steps) == 1
-        policies = size.curves if tuned else (DEFAULT, QUICKEST, "dense")
-        for policy in ("one", *dict.fromkeys(policies)):
+        for policy in ("one", *size.policies[name]):
             self._look()
-            one = policy == "one"
-            first = specs_of_one(task, size) if one else specs_of_team(task, policy, size)
-            sides[policy] = train_learning.learn(fleet, first, size, size.grid, self._said)
+            first = spec_of(task, policy, size, 1 if policy == "one" else size.team)
+            tuned = policy in ("one", QUICKEST)
+            sides[policy] = train_learning.learn(fleet, first, size, tuned, self._said)
 
     def _pair(self, fleet: Fleet) -> None:
         """One worker, then two, seed by seed: what disturbs one disturbs the other."""
-        size, task = self._size, TASKS["cnn" if "cnn" in self._size.steps else "mlp"]
-        sides = self.results.sides[task.name]
+        size = self._size
+        task = TASKS["cnn" if "cnn" in size.steps else next(iter(size.steps))]
+        known = self.results.sides.get(task.name, {})
         fleet.set_rate(SLOW)
-        ones, pairs = [], []
+        runs: dict[str, list[Outcome]] = {"one": [], QUICKEST: []}
         for seed in size.seeds:
             self._look()
-            rate = sides["one"].outcomes[0].spec.rate
-            spec = train_learning.replace(specs_of_one(task, size), rate=rate, seed=seed)
-            # The second core is as busy as with two workers.
-            ones.append(fleet.run_alone([spec, spec])[0])
-            rate = sides[QUICKEST].outcomes[0].spec.rate
-            spec = specs_of_team(task, QUICKEST, size, PAIR)
-            spec = train_learning.replace(
-                spec,
-                rate=rate,
-                seed=seed,
-                steps=size.pair_steps(task.name),
-                evaluations=size.evaluations,
-            )
-            pairs.append(fleet.run(spec))
+            for policy, workers in (("one", 1), (QUICKEST, PAIR)):
+                spec = replace(spec_of(task, policy, size, workers), seed=seed)
+                if policy in known:
+                    spec = replace(spec, rate=known[policy].outcomes[0].spec.rate)
+                # One worker has the other core as busy as two workers have it.
+                ran = fleet.run_alone([spec] * PAIR)[0] if policy == "one" else fleet.run(spec)
+                runs[policy].append(ran)
             self._said(f"{task.name}: one worker and two, {SLOW}")
-        self.results.one = train_learning.Side("one", ones, ones[:1])
-        self.results.pair = train_learning.Side(QUICKEST, pairs, pairs[:1])
-        fleet.set_rate(FAST)
+        self.results.one = Side("one", runs["one"], [])
+        self.results.pair = Side(QUICKEST, runs[QUICKEST], [])
 
-    def _strategies(self, parts: list[str]) -> None:
-        size = self._size
-        for strategy in train_peers.STRATEGIES:
+    def _speed(self, fleet: Fleet) -> None:
+        for link in (SLOW, FAST):
             self._look()
-            if "strategies" in parts:
-                by_task = self.results.peers.setdefault(strategy, {})
-                with train_peers.peers(strategy, TEAM, FAST) as (peers, _):
-                    for name in size.peer_tasks:
-                        peers.begin(name, TASKS[name].rate, 10 * size.peer_steps)
-                        peers.train(2)
-                        by_task[name] = peers.train(2 + size.peer_steps)
-                self._said(f"{train_peers.STRATEGIES[strategy]}: bytes")
-            if "speed" in parts:
-                seen = train_speed.strategies(strategy, [FAST, SLOW], size)
-                for speed in self.results.speeds:
-                    speed.peers[strategy] = seen[speed.link]
-                self._said(f"{train_peers.STRATEGIES[strategy]}: speed")
+            self.results.speeds.append(train_speed.ours_and_silence(fleet, link, self._size))
+            self._said(f"speed at {link}")
+
+    def _strategy(self, strategy: str, parts: list[str]) -> None:
+        name, size = train_peers.STRATEGIES[strategy], self._size
+        self._look()
+
+        def measure_speed(peers: Peers) -> None:
+            seen = train_speed.of_strategy(peers, [FAST, SLOW], size)
+            for speed in self.results.speeds:
+                speed.peers[strategy] = seen[speed.link]
+            self._said(f"{name}: speed")
+
+        if "strategies" in parts:
+            by_task = self.results.peers.setdefault(strategy, {})
+            with train_peers.peers(strategy, size.team, FAST) as peers:
+                for task in size.steps:
+                    peers.begin(task, TASKS[task].rates[0], 10 * size.peer_steps)
+                    peers.train(2)
+                    by_task[task] = peers.train(2 + size.peer_steps)
+                self._said(f"{name}: bytes")
+                if "speed" in parts and size.team == PAIR:
+                    measure_speed(peers)
+        if "speed" in parts and (size.team != PAIR or "strategies" not in parts):
+            with train_peers.peers(strategy, PAIR, FAST) as peers:
+                measure_speed(peers)
 
 
 def remarks(results: Results, shown: list[report.Row], facts: dict) -> list[str]:
@@ -151,9 +151,7 @@ def remarks(results: Results, shown: list[report.Row], facts: dict) -> list[str]
 
 def parse_arguments() -> argparse.Namespace:
     parser = report.Parser("train", __doc__, 3, "one small model, one seed")
-    parser.add_argument(
-        "--only", action="append", choices=PARTS, help="a part of it; pair needs learning"
-    )
+    parser.add_argument("--only", action="append", choices=PARTS, help="a part of it")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="where to draw the curves")
     options = parser.options()
     options.plot = options.plot or options.json.with_suffix(".png")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from train_fleet import Fleet, Outcome, Spec
 from train_models import TASKS, Task
-from train_plan import CURVES, ONE_TAKES, TEAM, Size
+from train_plan import PAIR, RATE, RATE_OF_TEXT, SETTINGS, Size
 
 # One worker's plateau is what it has at the end: the mean of so many evaluations.
 PLATEAU_POINTS = 2
@@ -78,29 +78,25 @@ def mean(values) -> float:
     return statistics.fmean(values)
 
 
-def specs_of_one(task: Task, size: Size) -> Spec:
-    steps = ONE_TAKES * size.steps[task.name]
-    return Spec(task.name, "one", 1, task.rate, steps, evaluations=ONE_TAKES * size.evaluations)
-
-
-def specs_of_team(task: Task, policy: str, size: Size, workers: int = TEAM) -> Spec:
+def spec_of(task: Task, policy: str, size: Size, workers: int) -> Spec:
+    """At a learning rate that is known to be good."""
+    place = RATE_OF_TEXT if task.metric == "bpc" else RATE.get(policy, 1)
     return Spec(
         task.name,
         policy,
         workers,
-        task.rate,
-        size.steps[task.name],
+        task.rates[min(place, len(task.rates) - 1)],
+        size.steps_of(task.name, policy, workers),
+        seed=size.seeds[0],
         evaluations=size.evaluations,
-        settings=CURVES.get(policy, {}),
+        settings=SETTINGS.get(policy, {}),
     )
 
 
-def learn(
-    fleet: Fleet, first: Spec, size: Size, grid: Sequence[float], said: Callable[[str], None]
-) -> Side:
-    """Finds the best of a grid of learning rates with the first seed, then runs the others."""
-    rates = [TASKS[first.task].rate * factor for factor in grid]
-    tried = _run(fleet, [replace(first, rate=rate, seed=size.seeds[0]) for rate in rates], said)
+def learn(fleet: Fleet, first: Spec, size: Size, tuned: bool, said: Callable[[str], None]) -> Side:
+    """Runs all seeds; `tuned`: at the learning rate that is the best one for the first of them."""
+    rates = TASKS[first.task].rates[: size.rates] if tuned else [first.rate]
+    tried = _run(fleet, [replace(first, rate=rate) for rate in rates], said)
     sign = -1 if TASKS[first.task].more_is_better else 1
     best = min(tried, key=lambda outcome: sign * outcome.value)
     others = [replace(best.spec, seed=seed) for seed in size.seeds[1:]]
@@ -110,9 +106,9 @@ def learn(
 def _run(fleet: Fleet, specs: Sequence[Spec], said: Callable[[str], None]) -> list[Outcome]:
     outcomes: list[Outcome] = []
     if specs and specs[0].policy == "one":
-        # As many at once as a team's two cores carry: a step then takes as long as a team's.
-        for begin in range(0, len(specs), 2):
-            outcomes += fleet.run_alone(specs[begin : begin + 2])
+        # As many at once as there are cores: a step then takes as long as a team's.
+        for begin in range(0, len(specs), PAIR):
+            outcomes += fleet.run_alone(specs[begin : begin + PAIR])
             said(f"{specs[begin].task}: one worker")
         return outcomes
     for spec in specs:

@@ -42,7 +42,7 @@ class Task:
     metric: str  # accuracy (of which more is better), bpc: bits per character, or none
     optimizer: str
     batch: int
-    rate: float  # for one worker; what the grid of rates multiplies
+    rates: tuple[float, ...]  # the grid that learning rates are chosen from
 
     @property
     def more_is_better(self) -> bool:
@@ -50,8 +50,8 @@ class Task:
 
     def make_optimizer(self, keras: ModuleType):
         if self.optimizer == "adam":
-            return keras.optimizers.Adam(self.rate)
-        return keras.optimizers.SGD(self.rate, momentum=0.9)
+            return keras.optimizers.Adam(self.rates[0])
+        return keras.optimizers.SGD(self.rates[0], momentum=0.9)
 
 
 def _mlp(keras: ModuleType):
@@ -140,20 +140,16 @@ def text() -> Data:
     return Data(records[:first_test], records[spread])
 
 
+_SGD_RATES = (0.02, 0.04, 0.08, 0.16)
+_ADAM_RATES = (0.002, 0.004, 0.008)
+_SIMPLE_RNN = functools.partial(_recurrent, "SimpleRNN", 256)
+_LSTM = functools.partial(_recurrent, "LSTM", 128)
 _ALL = [
-    Task("mlp", _mlp, fashion, "accuracy", "sgd", 32, 0.02),
-    Task("cnn", _cnn, fashion, "accuracy", "sgd", 32, 0.03),
-    Task(
-        "simple_rnn",
-        functools.partial(_recurrent, "SimpleRNN", 256),
-        text,
-        "bpc",
-        "adam",
-        32,
-        0.002,
-    ),
-    Task("lstm", functools.partial(_recurrent, "LSTM", 128), text, "bpc", "adam", 32, 0.004),
-    Task("large_mlp", _large, synthetic, "none", "sgd", 128, 0.01),
+    Task("mlp", _mlp, fashion, "accuracy", "sgd", 32, _SGD_RATES),
+    Task("cnn", _cnn, fashion, "accuracy", "sgd", 32, _SGD_RATES),
+    Task("simple_rnn", _SIMPLE_RNN, text, "bpc", "adam", 32, _ADAM_RATES),
+    Task("lstm", _LSTM, text, "bpc", "adam", 32, _ADAM_RATES),
+    Task("large_mlp", _large, synthetic, "none", "sgd", 128, (0.01,)),
 ]
 TASKS = {task.name: task for task in _ALL}
 

@@ -5,7 +5,6 @@ coordinator, and every worker of MultiWorkerMirroredStrategy, is asked in lines 
 
     {"do": "begin", "task": "cnn", "seed": 1, "rate": 0.03, "steps": 1600}
     {"do": "train", "until": 200}     -> {"seconds": 3.1, "loss": 0.52}; steps of each worker
-    {"do": "weights", "path": PATH}   writes the model's weights there
 """
 
 import json
@@ -14,7 +13,6 @@ import sys
 import time
 import traceback
 
-import numpy as np
 import tensorflow as tf
 import tf_keras
 import train_models
@@ -54,11 +52,6 @@ class Training:
 
     def schedule_rate(self) -> None:
         self.optimizer.learning_rate.assign(learning_rate(self.rate, self.done, self.steps))
-
-    def weights(self, request: dict) -> dict:
-        flat = [np.ravel(variable.numpy()) for variable in self.model.trainable_variables]
-        np.save(request["path"], np.concatenate(flat))
-        return {}
 
 
 class Mirrored(Training):

@@ -104,9 +104,9 @@ class Peers:
             self._parameters,
         )
 
-    def weights(self, path: Path) -> None:
-        self._asked[0].ask(do="weights", path=str(path))
-        self._asked[0].answer()
+    def set_rate(self, rate: str) -> None:
+        for host in self._hosts:
+            host.set_rate(rate)
 
     def _ask(self, request: dict) -> list[dict]:
         return ask_all(self._asked, [request] * len(self._asked))
@@ -117,13 +117,13 @@ class Peers:
 
 
 @contextlib.contextmanager
-def peers(strategy: str, workers: int, rate: str) -> Iterator[tuple[Peers, list[Host]]]:
+def peers(strategy: str, workers: int, rate: str) -> Iterator[Peers]:
     with (
         tempfile.TemporaryDirectory(prefix="tensorlightning-bench-") as folder,
         train_hosts.network(workers + 1, rate) as network,
     ):
         processes = Peers(strategy, network.hosts, Path(folder))
         try:
-            yield processes, network.hosts
+            yield processes
         finally:
             processes.close()

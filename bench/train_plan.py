@@ -4,73 +4,91 @@ docs/tuning.md says how the settings were found.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-# Workers of a team. On two cores their steps count, not their time.
-TEAM = 4
-# As many as there are cores: time counts.
+# As many workers as there are cores: time counts. Of a larger team, steps count.
 PAIR = 2
 SLOW, FAST = "100mbit", "1gbit"
 
-# The policy that bytes and accuracy are measured with: the default, with its defaults.
+# Bytes and accuracy are measured with the default policy, and its defaults.
 DEFAULT = "elastic"
-# One worker takes so many times the steps of a member of a team.
-ONE_TAKES = 2
-# What a learning rate is multiplied with, for every side alike; the best is taken by seed 0.
-GRID = (0.5, 1.0, 2.0, 4.0)
-# The policies whose learning is compared on the CNN, with settings that are not the defaults.
-CURVES: dict[str, dict] = {"elastic": {}, "local": {}, "gradient": {}, "dense": {}}
-# The one that is expected to need the fewest steps.
+# The policy that needs the fewest steps, and the share of one worker's steps that it is given.
 QUICKEST = "gradient"
+QUICKEST_STEPS = 0.5
+# The same for two workers.
+PAIR_STEPS = 0.625
+# Settings that are not the defaults.
+SETTINGS: dict[str, dict] = {
+    "gradient": {"density": 0.1, "reply_density": 0.3, "bits": 4},
+    "local": {"period": 4, "density": 0.03, "reply_density": 0.06},
+}
+# Which of a task's learning rates a policy takes whose rate is not tuned in the run.
+RATE = {"elastic": 2, "dense": 2, "local": 2}
+RATE_OF_TEXT = 1
 
 
 @dataclass(frozen=True)
 class Size:
     """How much is measured."""
 
-    steps: dict[str, int]  # of each worker of a team, by task
+    team: int
+    steps: dict[str, int]  # of each worker, by task
     seeds: tuple[int, ...]
-    grid: tuple[float, ...]
-    evaluations: int  # of a team's run; one worker has ONE_TAKES times as many
+    rates: int  # how many learning rates are tried
+    evaluations: int
+    policies: dict[str, tuple[str, ...]]  # of the team, by task
     peer_steps: int  # with which a strategy's bytes are counted
-    peer_tasks: tuple[str, ...]
+    speed_task: str
     speed_rounds: int
     speed_steps: int  # of each round, ours and the silent ones'
     slow_steps: int  # of strategies that wait for the network
-    curves: tuple[str, ...] = field(default=tuple(CURVES))
 
-    def pair_steps(self, task: str) -> int:
-        """Of each of two workers: five eighths of those of one."""
-        return self.steps[task] * ONE_TAKES * 5 // 8
+    def steps_of(self, task: str, policy: str, workers: int) -> int:
+        share = 1.0
+        if policy == QUICKEST:
+            share = PAIR_STEPS if workers == PAIR < self.team else QUICKEST_STEPS
+        return int(share * self.steps[task])
 
     def announced(self, parts: Sequence[str]) -> int:
         """How many steps of progress there are, about."""
-        runs = sum(1 + len(self.curves if task == "cnn" else (0, 0)) for task in self.steps)
-        learning = runs * (len(self.grid) + len(self.seeds) - 1)
-        counts = {"learning": learning, "pair": len(self.seeds), "strategies": 2, "speed": 4}
+        tuned = self.rates + len(self.seeds) - 1
+        counts = {
+            "learning": sum(
+                tuned * 3 // 2 + len(self.seeds) * (len(policies) - 1)
+                for policies in self.policies.values()
+            ),
+            "pair": len(self.seeds),
+            "strategies": 2,
+            "speed": 4,
+        }
         return sum(counts[part] for part in parts)
 
 
+_ALL_POLICIES = ("elastic", "local", "gradient", "dense")
+_NEEDED = (DEFAULT, QUICKEST, "dense")
 FULL = Size(
-    steps={"mlp": 2400, "cnn": 2400, "simple_rnn": 1200, "lstm": 1200},
+    team=4,
+    steps={"mlp": 4800, "cnn": 4800, "simple_rnn": 1800, "lstm": 1800},
     seeds=(0, 1, 2),
-    grid=GRID,
-    evaluations=12,
+    rates=4,
+    evaluations=10,
+    policies={"mlp": _NEEDED, "cnn": _ALL_POLICIES, "simple_rnn": _NEEDED, "lstm": _NEEDED},
     peer_steps=30,
-    peer_tasks=("mlp", "cnn", "simple_rnn", "lstm"),
+    speed_task="large_mlp",
     speed_rounds=5,
     speed_steps=20,
     slow_steps=3,
 )
 QUICK = Size(
+    team=2,
     steps={"mlp": 60},
     seeds=(0,),
-    grid=(1.0,),
+    rates=1,
     evaluations=2,
+    policies={"mlp": _ALL_POLICIES},
     peer_steps=4,
-    peer_tasks=("mlp",),
+    speed_task="mlp",
     speed_rounds=2,
     speed_steps=20,
     slow_steps=3,
-    curves=("elastic", "gradient", "dense"),
 )

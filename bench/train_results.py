@@ -17,6 +17,8 @@ from train_speed import Speed
 # Both count as reached within this: what two evaluations of one model may differ by.
 POINTS = 0.1
 BPC_SHARE = 0.002
+NAMES = {"pss": "psstrategy", "mwms": "mwms"}
+SHORT = {"pss": "ParameterServer", "mwms": "MultiWorkerMirrored"}
 
 
 class Worst(Row):
@@ -84,10 +86,9 @@ def _bytes(results: Results) -> list[Row]:
     ours = {task: sides[DEFAULT].bytes_per_sample for task, sides in results.sides.items()}
     dense = {task: sides["dense"].bytes_per_sample for task, sides in results.sides.items()}
     others = {"dense_easgd": ("dense EASGD", dense, 50.0)}
-    names = {"pss": "psstrategy", "mwms": "mwms"}
     for strategy, by_task in results.peers.items():
         moved = {task: outcome.bytes_per_sample for task, outcome in by_task.items()}
-        others[names[strategy]] = (STRATEGIES[strategy].replace("Strategy", ""), moved, 500.0)
+        others[NAMES[strategy]] = (SHORT[strategy], moved, 500.0)
     made = []
     for name, (shown, moved, target) in others.items():
         tasks = [task for task in moved if task in ours]
@@ -112,12 +113,12 @@ def _accuracy(results: Results) -> list[Row]:
         finals = ", ".join(f"{side[DEFAULT].final:.2f}" for side in sides)
         for name, roof, values in (
             ("dense", "dense EASGD", [side["dense"].final for side in sides]),
-            ("best_of_one", "one worker's best", [side["one"].best for side in sides]),
+            ("one", "one's best", [side["one"].best for side in sides]),
         ):
             gaps = [behind(side[DEFAULT], v) for side, v in zip(sides, values, strict=True)]
             made.append(
                 Worst(
-                    Ratio(f"{metric}_behind_{name}", f"{roof}, {unit}", target, at_most=True),
+                    Ratio(f"{metric}_behind_{name}", f"{roof} ({unit})", target, at_most=True),
                     [finals],
                     ", ".join(f"{value:.2f}" for value in values),
                     gaps,
@@ -157,12 +158,12 @@ def _speed(speed: Speed) -> list[Row]:
     ours = statistics.median(speed.ours)
     made = []
     for strategy, outcome in speed.peers.items():
-        name = {"pss": "psstrategy", "mwms": "mwms"}[strategy]
+        name = NAMES[strategy]
         made.append(
             Row(
                 Ratio(
                     f"speed_vs_{name}{suffix}",
-                    f"{STRATEGIES[strategy].replace('Strategy', '')}, {speed.link}",
+                    f"{SHORT[strategy]}, {speed.link}",
                     5.0 if slow else None,
                 ),
                 [f"{ours:,.0f} samples/s"],
@@ -175,7 +176,7 @@ def _speed(speed: Speed) -> list[Row]:
         Row(
             Ratio(
                 f"speed_vs_silent{suffix}",
-                f"no communication, {speed.link}",
+                f"silence, {speed.link}",
                 0.9 if slow else None,
             ),
             [f"{ours:,.0f} samples/s"],

@@ -1,14 +1,12 @@
 """How fast a model of ten million parameters trains: ours, silence, TensorFlow's strategies."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import train_peers
 from train_fleet import Fleet, Spec
 from train_models import TASKS
-from train_peers import PeerOutcome
+from train_peers import PeerOutcome, Peers
 from train_plan import DEFAULT, PAIR, Size
-
-TASK = "large_mlp"
 
 
 @dataclass
@@ -33,12 +31,16 @@ def ours_and_silence(fleet: Fleet, link: str, size: Size) -> Speed:
     """Workers that exchange, and the same ones that do not, in turns."""
     fleet.set_rate(link)
     speed = Speed(link)
+    task = TASKS[size.speed_task]
     steps = (size.speed_rounds + 1) * size.speed_steps
-    rate = TASKS[TASK].rate
-    samples = PAIR * size.speed_steps * TASKS[TASK].batch
+    samples = PAIR * size.speed_steps * task.batch
+
+    def spec(policy: str) -> Spec:
+        return Spec(task.name, policy, PAIR, task.rates[0], steps)
+
     with (
-        fleet.under_way(Spec(TASK, "none", PAIR, rate, steps), snapshots=False) as silent,
-        fleet.under_way(Spec(TASK, DEFAULT, PAIR, rate, steps), snapshots=False) as ours,
+        fleet.under_way(spec("none"), snapshots=False) as silent,
+        fleet.under_way(spec(DEFAULT), snapshots=False) as ours,
     ):
         for number in range(1, size.speed_rounds + 2):
             quiet = silent.train(number * size.speed_steps)
@@ -51,16 +53,14 @@ def ours_and_silence(fleet: Fleet, link: str, size: Size) -> Speed:
     return speed
 
 
-def strategies(strategy: str, links: list[str], size: Size) -> dict[str, PeerOutcome]:
+def of_strategy(peers: Peers, links: Sequence[str], size: Size) -> dict[str, PeerOutcome]:
     """By link."""
+    peers.begin(size.speed_task, TASKS[size.speed_task].rates[0], 1000)
+    done = 1
+    peers.train(done)
     seen = {}
-    with train_peers.peers(strategy, PAIR, links[0]) as (peers, hosts):
-        peers.begin(TASK, TASKS[TASK].rate, 1000)
-        peers.train(1)
-        done = 1
-        for link in links:
-            for host in hosts:
-                host.set_rate(link)
-            done += size.slow_steps
-            seen[link] = peers.train(done)
+    for link in links:
+        peers.set_rate(link)
+        done += size.slow_steps
+        seen[link] = peers.train(done)
     return seen
