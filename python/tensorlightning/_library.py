@@ -4,6 +4,7 @@ import atexit
 import ctypes
 import functools
 import os
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -25,12 +26,35 @@ def path() -> Path:
     )
 
 
+def built_for(library: Path) -> str | None:
+    """The version of TensorFlow that the library was built for: a text inside tells it."""
+    found = re.search(rb"TensorLightning for TensorFlow ([\w.+-]+)", library.read_bytes())
+    return found[1].decode() if found else None
+
+
+def _import_tensorflow(wanted: str | None) -> ModuleType:
+    """TensorFlow, if it is the one that the library was built for: in another it may crash."""
+    minor = ".".join(wanted.split(".")[:2]) if wanted else "2"
+    install = f"pip install tensorflow-cpu=={minor}.* (or tensorflow=={minor}.*, for GPUs)"
+    try:
+        import tensorflow as tf
+    except ModuleNotFoundError as error:
+        if error.name != "tensorflow":
+            raise
+        raise ImportError(f"TensorLightning needs TensorFlow {minor}: {install}") from error
+    if wanted and not tf.__version__.startswith(f"{minor}."):
+        raise ImportError(
+            f"this TensorLightning was built for TensorFlow {wanted}, and here is "
+            f"{tf.__version__}: {install}, or build it anew (`make tf`)"
+        )
+    return tf
+
+
 @functools.cache
 def load() -> ModuleType:
     """The ops, as ``tf.load_op_library`` gives them."""
-    import tensorflow as tf
-
     where = str(path())
+    tf = _import_tensorflow(built_for(Path(where)))
     try:
         ops = tf.load_op_library(where)
     except tf.errors.NotFoundError as error:
