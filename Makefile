@@ -7,7 +7,7 @@ OPT_BIN = "$$(bazel info -c opt bazel-bin 2>/dev/null)"
 BIN = "$$(bazel info bazel-bin 2>/dev/null)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools tf demo demo-kernels test bench-kernels bench-comm bench-train format lint asan tsan fuzz clean
+.PHONY: help setup tools tf wheel demo demo-kernels test bench-kernels bench-comm bench-train format lint asan tsan fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ tf: setup ## build the TensorFlow ops and tl-aggregator into python/tensorlightn
 	@install $(BIN)/tf_ops/libtensorlightning_tf.so python/tensorlightning/
 	@install $(BIN)/comm/tools/tl-aggregator python/tensorlightning/bin/
 	@install tools/tlrun bin/
+
+wheel: tf ## build a wheel of the Python package, its ops and tl-aggregator into dist/
+	@$(PYTHON) tools/wheel.py
 
 demo: tf ## train a CNN with one worker, with two, and with two that send everything (5 minutes)
 	@$(PYTHON) examples/fashion_mnist_demo/demo.py
@@ -66,5 +69,5 @@ fuzz: setup ## fuzz each decoder from its kept corpus for FUZZ_SECONDS (20)
 
 clean: ## remove what was built in this clone; caches shared by clones stay
 	@if command -v bazel >/dev/null; then bazel clean; fi
-	@rm -rf .bazel .venv bin bench/out examples/*/out compile_commands.json user.bazelrc
+	@rm -rf .bazel .venv bin dist bench/out examples/*/out compile_commands.json user.bazelrc
 	@rm -rf python/tensorlightning/bin python/tensorlightning/libtensorlightning_tf.so
