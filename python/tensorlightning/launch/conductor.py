@@ -76,7 +76,9 @@ class Conductor:
     async def run(self) -> int:
         """The exit status: that of the worst worker."""
         for number in _SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._take_signal, number)
+            # What nohup, or a shell for its background jobs, has told us to ignore stays ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                asyncio.get_running_loop().add_signal_handler(number, self._take_signal, number)
         ticking = asyncio.ensure_future(self._refresh())
         try:
             self._beginning = asyncio.ensure_future(self._begin())

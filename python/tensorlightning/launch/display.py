@@ -6,6 +6,7 @@ rank before each line, each stream where the worker wrote it; tlrun's own words,
 go to stderr, and reports of one worker come at most once in a while.
 """
 
+import io
 import sys
 import time
 from collections.abc import Sequence
@@ -97,7 +98,8 @@ def make_display(workers: Sequence[Worker], **options: object) -> Display:
         else:
             return LiveDisplay(workers, **options)
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     return Display(workers, **options)
 
 

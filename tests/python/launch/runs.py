@@ -19,6 +19,7 @@ import termios
 import threading
 import time
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 
 from cluster.wait import until
@@ -76,6 +77,12 @@ def all_ready(run: "Run", workers: int) -> bool:
     return until(lambda: run.everything().count("ready") >= workers)
 
 
+def _set_signals(ignored: Collection[int]) -> None:
+    """Whatever pytest itself was told to ignore."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+
+
 def environment_with(**variables: str) -> dict[str, str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TL_")}
     return clean | {"PYTHONPATH": str(ROOT / "python")} | variables
@@ -84,7 +91,15 @@ def environment_with(**variables: str) -> dict[str, str]:
 class Run:
     """A tlrun that runs, in a session of its own."""
 
-    def __init__(self, *arguments: str, terminal: bool = False, folder: Path = ROOT, **env: str):
+    def __init__(
+        self,
+        *arguments: str,
+        terminal: bool = False,
+        folder: Path = ROOT,
+        ignored: Collection[int] = (),
+        **env: str,
+    ):
+        """ignored: signals that whoever starts it has turned off, as nohup does."""
         self._mark = f"TL_TEST_RUN={uuid.uuid4().hex}"
         name, value = self._mark.split("=")
         self._files = tempfile.TemporaryDirectory(prefix="tlrun-")
@@ -103,6 +118,7 @@ class Run:
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
+                    preexec_fn=lambda: _set_signals(ignored),
                     **options,
                 )
 
@@ -181,6 +197,7 @@ class Run:
         termios.tcsetwinsize(theirs, (40, 120))
 
         def take_terminal() -> None:
+            _set_signals(())
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
         self._process = subprocess.Popen(

@@ -85,13 +85,14 @@ open(sys.argv[1] + "/ready", "w").close()
     assert (tmp_path / "0").exists()
 
 
-def test_stopped_worker_is_ended_too():
+def test_stopped_worker_can_obey_sigterm():
     code = f"\nif rank == 0: say('ready'); os.kill(os.getpid(), signal.SIGSTOP)\n{SLEEP}"
     with Run("-np", "2", NO_AGGREGATOR, *worker(code)) as run:
         assert all_ready(run, 2)
         run.signal(signal.SIGTERM)
         assert run.wait() == 128 + signal.SIGTERM
         assert run.leaves_nothing()
+        assert run.errors().count("143 (stopped)") == 2
 
 
 def test_restarted_worker_keeps_its_rank_and_gets_a_higher_attempt(tmp_path):
@@ -145,6 +146,15 @@ def test_signal_ends_everything(number, programs):
         assert run.wait() == 128 + number
         assert run.leaves_nothing()
         assert f"tlrun: {number.name}: ending all workers" in run.errors()
+
+
+def test_nohup_is_respected(tmp_path):
+    command = ["-np", "1", NO_AGGREGATOR, *worker(WAIT, tmp_path)]
+    with Run(*command, ignored=[signal.SIGHUP]) as run:
+        assert all_ready(run, 1)
+        run.signal(signal.SIGHUP)
+        (tmp_path / "go").touch()
+        assert run.wait() == 0
 
 
 def test_ctrl_c_in_a_terminal_ends_everything(programs):

@@ -74,6 +74,14 @@ print(host, len(os.environ["TL_SECRET"]))
     assert sorted(output.splitlines()) == [f"[{rank}] {HOSTS[0]} 64" for rank in range(4)]
 
 
+def test_real_workers_on_two_hosts_meet_at_the_aggregator(server, programs):
+    load = [f"{programs}/tl-load", "--workers=1", "--rank-base={rank}", "--steps=20", "--check"]
+    arguments = [*TWO_BY_TWO, *server.options, *load, "--layout=100000"]
+    status, output, errors = finish(*arguments, TL_PROGRAMS=programs)
+    assert status == 0, errors
+    assert len(re.findall(r"^\[\d\] +views agree +yes$", output, re.MULTILINE)) == 4
+
+
 @pytest.mark.parametrize(
     ("option", "address"),
     [("--address=127.0.0.9", "127.0.0.9"), ("--network-interface=lo", "127.0.0.1")],
