@@ -2,9 +2,12 @@
 
 import json
 import re
+import subprocess
+import sys
 
+import pytest
 from cluster.wait import until
-from python.launch.runs import NO_AGGREGATOR, Run, finish, worker
+from python.launch.runs import NO_AGGREGATOR, Run, environment_with, finish, worker
 
 
 def test_each_rank_knows_who_it_is_and_where_the_aggregator_is():
@@ -80,3 +83,15 @@ def test_placeholders_are_filled_in_and_others_left_alone():
     assert status == 0
     wanted = ["run_1_of_2", "1", "{rank}", '{"json": {}}', "{x}"]
     assert f"[1] {wanted}\n" in output
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [("agent", {"tensorflow", "numpy", "rich", "asyncio"}), ("main", {"tensorflow", "numpy"})],
+)
+def test_little_is_imported(module, unwanted):
+    code = f"import sys, tensorlightning.launch.{module}; print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment_with(), capture_output=True, text=True)
+    assert done.returncode == 0
+    assert not unwanted & set(done.stdout.split())
