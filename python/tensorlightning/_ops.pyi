@@ -7,10 +7,13 @@ Errors are tf.errors.*; their message says what happened and what to do.
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 Handles = Sequence[tf.Tensor]
 Scalar = tf.Tensor | tf.Variable | int
+Values = tf.Tensor | tf.Variable | np.ndarray
+Density = tf.Tensor | float
 
 def tl_join(
     options: str | tf.Tensor, resources: Handles, names: Sequence[str], name: str | None = None
@@ -60,3 +63,23 @@ def tl_size(worker: Scalar, name: str | None = None) -> tf.Tensor:
 
 def tl_statistics(worker: Scalar, name: str | None = None) -> tf.Tensor:
     """A JSON object."""
+
+def tl_prune(
+    values: Values, density: Density, name: str | None = None
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """(pruned, rest): the largest of every 4,096 entries, and the others; zeros elsewhere."""
+
+def tl_prune_gradient(
+    gradient: Values, residual: Values, density: Density, bits: int = 32, name: str | None = None
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """(pruned, rest): what would be sent, and the residual of the next step."""
+
+def tl_sparse_encode(
+    values: Values, density: Density, bits: int = 32, name: str | None = None
+) -> tf.Tensor:
+    """The largest entries as a vector of bytes."""
+
+def tl_sparse_decode(
+    code: Values, shape: tf.Tensor | Sequence[int], name: str | None = None
+) -> tf.Tensor:
+    """The tensor of a code; zeros where it holds nothing."""
