@@ -24,6 +24,8 @@ import train_results
 import train_speed
 from report import BenchmarkError
 from rich.console import Console
+from tensorlightning import _library
+from tensorlightning.launch.programs import find_program
 from train_fleet import Fleet, Outcome
 from train_learning import Side, spec_of
 from train_models import TASKS
@@ -31,19 +33,21 @@ from train_peers import Peers
 from train_plan import FAST, FULL, PAIR, QUICK, QUICKEST, SLOW, Size
 from train_results import Results
 
-PACKAGE = machine.ROOT / "python/tensorlightning"
 PARTS = ("learning", "pair", "strategies", "speed")
 
 
 @dataclass(frozen=True)
 class Programs:
-    tl_aggregator: Path = PACKAGE / "bin/tl-aggregator"
-    library: Path = PACKAGE / "libtensorlightning_tf.so"
+    tl_aggregator: Path
 
-    def check(self) -> None:
-        for file in (self.tl_aggregator, self.library):
-            if not file.is_file():
-                raise BenchmarkError(f"{file} is not there: run make bench-train")
+    @classmethod
+    def find(cls) -> "Programs":
+        """As workers and tlrun find them."""
+        try:
+            _library.path()
+            return cls(find_program("tl-aggregator"))
+        except (ImportError, LookupError) as error:
+            raise BenchmarkError(f"{error} (make bench-train does all of it)") from error
 
 
 class Benchmark:
@@ -160,8 +164,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main(console: Console) -> None:
     options = parse_arguments()
-    programs = Programs()
-    programs.check()
+    programs = Programs.find()
     size = QUICK if options.quick else FULL
     facts = machine.facts() | {
         "rounds": len(size.seeds),

@@ -18,7 +18,7 @@ from train_speed import Speed
 POINTS = 0.1
 BPC_SHARE = 0.002
 NAMES = {"pss": "psstrategy", "mwms": "mwms"}
-SHORT = {"pss": "ParameterServer", "mwms": "MultiWorkerMirrored"}
+SHORT = {"pss": "ParameterServer", "mwms": "MultiWorker"}
 
 
 class Worst(Row):
@@ -94,9 +94,9 @@ def _bytes(results: Results) -> list[Row]:
         tasks = [task for task in moved if task in ours]
         made.append(
             Worst(
-                Ratio(f"bytes_vs_{name}", shown, target),
-                [f"{_range([ours[task] for task in tasks])} B/sample"],
-                f"{_range([moved[task] for task in tasks])} B/sample",
+                Ratio(f"bytes_vs_{name}", f"{shown}, a sample", target),
+                [f"{_range([ours[task] for task in tasks])} B"],
+                f"{_range([moved[task] for task in tasks])} B",
                 [moved[task] / ours[task] for task in tasks],
             )
         )
@@ -166,8 +166,8 @@ def _speed(speed: Speed) -> list[Row]:
                     f"{SHORT[strategy]}, {speed.link}",
                     5.0 if slow else None,
                 ),
-                [f"{ours:,.0f} samples/s"],
-                f"{outcome.samples_per_s:,.0f} samples/s",
+                [f"{ours:,.0f}/s"],
+                f"{outcome.samples_per_s:,.0f}/s",
                 [own / outcome.samples_per_s for own in speed.ours],
             )
         )
@@ -179,8 +179,8 @@ def _speed(speed: Speed) -> list[Row]:
                 f"silence, {speed.link}",
                 0.9 if slow else None,
             ),
-            [f"{ours:,.0f} samples/s"],
-            f"{silent:,.0f} samples/s",
+            [f"{ours:,.0f}/s"],
+            f"{silent:,.0f}/s",
             [own / quiet for own, quiet in zip(speed.ours, speed.silent, strict=True)],
         )
     )
