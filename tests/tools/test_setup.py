@@ -106,6 +106,18 @@ def test_an_interrupted_install_is_redone(clone):
     assert installs(folder) == 2
 
 
+def test_bazel_is_told_the_venv_itself_so_that_it_notices_another(clone):
+    folder = clone()
+    assert setup(folder)[0] == 0
+    settings = (folder / "user.bazelrc").read_text()
+    told = re.findall(r"^common --repo_env=TF_PYTHON=(.+)$", settings, re.MULTILINE)
+    assert told == [str((folder / ".venv").readlink() / "bin/python")]
+    with (folder / "requirements.txt").open("a") as file:
+        file.write("# changed\n")
+    assert setup(folder)[0] == 0
+    assert told[0] not in (folder / "user.bazelrc").read_text()
+
+
 def test_every_requirement_is_pinned(root):
     lines = (root / "requirements.txt").read_text().splitlines()
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines if line[:1] != "#")
