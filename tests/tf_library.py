@@ -11,10 +11,13 @@ AGGREGATOR = "//comm/tools:tl-aggregator"
 
 
 def library() -> Path:
-    """What TL_TF_LIBRARY names, or else what Bazel builds now."""
-    if given := os.environ.get("TL_TF_LIBRARY"):
-        return Path(given)
-    return build(LIBRARY)
+    """What TL_TF_LIBRARY names, or else what Bazel builds now.
+
+    Resolved, as the package does it: TensorFlow finds no ops in a library that it has loaded before
+    under another name.
+    """
+    given = os.environ.get("TL_TF_LIBRARY")
+    return (Path(given) if given else build(LIBRARY)).resolve()
 
 
 def aggregator() -> Path:
