@@ -46,7 +46,7 @@ absl::Status FindWorkerOf(OpKernelContext* ctx,
 template <typename T>
 absl::Status SetScalar(OpKernelContext* ctx, const T& value) {
   tf::Tensor* output = nullptr;
-  const absl::Status status = ctx->allocate_output(0, {}, &output);
+  absl::Status status = ctx->allocate_output(0, {}, &output);
   if (status.ok()) output->scalar<T>()() = value;
   return status;
 }
@@ -150,7 +150,10 @@ class LeaveOp final : public tf::OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* ctx) override {
-    RemoveWorker(ctx->input(0).flat<int64_t>()(0));
+    const tf::Tensor& worker = ctx->input(0);
+    OP_REQUIRES(ctx, worker.NumElements() == 1,
+                absl::InvalidArgumentError("a worker is one number"));
+    RemoveWorker(worker.flat<int64_t>()(0));
   }
 };
 
@@ -192,7 +195,7 @@ class WaitingOp : public tf::AsyncOpKernel {
     std::shared_ptr<SharedWorker> shared;
     OP_REQUIRES_OK_ASYNC(ctx, FindWorkerOf(ctx, shared), done);
     ctx->env()->SchedClosure([this, ctx, shared = std::move(shared), done] {
-      const absl::Status status = Watched(ctx, *shared);
+      absl::Status status = Watched(ctx, *shared);
       if (!status.ok()) ctx->SetStatus(status);
       done();
     });
@@ -310,7 +313,7 @@ class AverageGradientsOp final : public WaitingOp {
     HostCopy copy;
     copy.values.resize(static_cast<size_t>(ctx->num_inputs()) - 1);
     for (int i = 1; i < ctx->num_inputs(); ++i) {
-      const absl::Status status =
+      absl::Status status =
           ToHost(ctx, ctx->input(i), copy.values[static_cast<size_t>(i) - 1]);
       if (!status.ok()) return status;
     }
@@ -331,22 +334,42 @@ class AverageGradientsOp final : public WaitingOp {
 
 // Resources are in host memory everywhere; on a GPU the variables that they
 // name are not, and are copied.
-#define TL_REGISTER(name, kernel, host)                               \
-  REGISTER_KERNEL_BUILDER(Name(name).Device(tf::DEVICE_CPU), kernel); \
-  REGISTER_KERNEL_BUILDER(Name(name).Device(tf::DEVICE_GPU) host, kernel)
-
-TL_REGISTER("TlJoin", JoinOp, .HostMemory("options").HostMemory("worker"));
-TL_REGISTER("TlJoined", JoinedOp, .HostMemory("worker").HostMemory("joined"));
-TL_REGISTER("TlStep", StepOp,
-            .HostMemory("worker").HostMemory("steps").HostMemory("started"));
-TL_REGISTER("TlExchange", ExchangeOp,
-            .HostMemory("worker").HostMemory("started"));
-TL_REGISTER("TlPull", PullOp, .HostMemory("worker"));
-TL_REGISTER("TlFinish", FinishOp, .HostMemory("worker"));
-TL_REGISTER("TlAverageGradients", AverageGradientsOp, .HostMemory("worker"));
-
-#undef TL_REGISTER
-
+REGISTER_KERNEL_BUILDER(Name("TlJoin").Device(tf::DEVICE_CPU), JoinOp);
+REGISTER_KERNEL_BUILDER(Name("TlJoin")
+                            .Device(tf::DEVICE_GPU)
+                            .HostMemory("options")
+                            .HostMemory("worker"),
+                        JoinOp);
+REGISTER_KERNEL_BUILDER(Name("TlJoined").Device(tf::DEVICE_CPU), JoinedOp);
+REGISTER_KERNEL_BUILDER(Name("TlJoined")
+                            .Device(tf::DEVICE_GPU)
+                            .HostMemory("worker")
+                            .HostMemory("joined"),
+                        JoinedOp);
+REGISTER_KERNEL_BUILDER(Name("TlStep").Device(tf::DEVICE_CPU), StepOp);
+REGISTER_KERNEL_BUILDER(Name("TlStep")
+                            .Device(tf::DEVICE_GPU)
+                            .HostMemory("worker")
+                            .HostMemory("steps")
+                            .HostMemory("started"),
+                        StepOp);
+REGISTER_KERNEL_BUILDER(Name("TlExchange").Device(tf::DEVICE_CPU), ExchangeOp);
+REGISTER_KERNEL_BUILDER(Name("TlExchange")
+                            .Device(tf::DEVICE_GPU)
+                            .HostMemory("worker")
+                            .HostMemory("started"),
+                        ExchangeOp);
+REGISTER_KERNEL_BUILDER(Name("TlPull").Device(tf::DEVICE_CPU), PullOp);
+REGISTER_KERNEL_BUILDER(
+    Name("TlPull").Device(tf::DEVICE_GPU).HostMemory("worker"), PullOp);
+REGISTER_KERNEL_BUILDER(Name("TlFinish").Device(tf::DEVICE_CPU), FinishOp);
+REGISTER_KERNEL_BUILDER(
+    Name("TlFinish").Device(tf::DEVICE_GPU).HostMemory("worker"), FinishOp);
+REGISTER_KERNEL_BUILDER(Name("TlAverageGradients").Device(tf::DEVICE_CPU),
+                        AverageGradientsOp);
+REGISTER_KERNEL_BUILDER(
+    Name("TlAverageGradients").Device(tf::DEVICE_GPU).HostMemory("worker"),
+    AverageGradientsOp);
 REGISTER_KERNEL_BUILDER(Name("TlWait").Device(tf::DEVICE_CPU), WaitOp);
 REGISTER_KERNEL_BUILDER(Name("TlLeave").Device(tf::DEVICE_CPU), LeaveOp);
 REGISTER_KERNEL_BUILDER(Name("TlRank").Device(tf::DEVICE_CPU),

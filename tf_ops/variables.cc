@@ -99,7 +99,7 @@ absl::Status MakeOwn(tf::OpKernelContext* ctx, tf::Var& variable) {
     return absl::OkStatus();
   }
   tf::Tensor own;
-  const absl::Status status =
+  absl::Status status =
       ctx->allocate_temp(tensor->dtype(), tensor->shape(), &own);
   if (!status.ok()) return status;
   if (OnCpu(ctx)) {
@@ -119,7 +119,7 @@ Tensors HostCopy::tensors() {
 absl::Status ToHost(tf::OpKernelContext* ctx, const tf::Tensor& tensor,
                     std::vector<float>& host) {
   tf::Tensor cpu;
-  const absl::Status status = CpuTensor(ctx, tensor, cpu);
+  absl::Status status = CpuTensor(ctx, tensor, cpu);
   if (!status.ok()) return status;
   host.resize(static_cast<size_t>(cpu.NumElements()));
   return WithType(cpu.dtype(), [&](auto sample) {
@@ -134,7 +134,7 @@ absl::Status FromHost(tf::OpKernelContext* ctx, std::span<const float> host,
                       tf::Tensor& tensor) {
   tf::Tensor cpu =
       OnCpu(ctx) ? tensor : tf::Tensor(tensor.dtype(), tensor.shape());
-  const absl::Status status = WithType(cpu.dtype(), [&](auto sample) {
+  absl::Status status = WithType(cpu.dtype(), [&](auto sample) {
     using T = decltype(sample);
     auto flat = cpu.flat<T>();
     for (size_t i = 0; i < host.size(); ++i) flat(i) = static_cast<T>(host[i]);
@@ -212,7 +212,7 @@ absl::Status Variables::Read(HostCopy& copy) const {
   copy.values.resize(variables_.size());
   for (size_t i = 0; i < variables_.size(); ++i) {
     const tf::tf_shared_lock lock(*variables_[i]->mu());
-    const absl::Status status =
+    absl::Status status =
         ToHost(ctx_, *variables_[i]->tensor(), copy.values[i]);
     if (!status.ok()) return status;
   }
@@ -244,18 +244,18 @@ absl::Status Variables::InPlace(
   for (size_t i = 0; i < variables_.size(); ++i) {
     tf::Tensor& tensor = *variables_[i]->tensor();
     if (IsDirect(tensor)) {
-      const absl::Status status = MakeOwn(ctx_, *variables_[i]);
+      absl::Status status = MakeOwn(ctx_, *variables_[i]);
       if (!status.ok()) return status;
       auto flat = tensor.flat<float>();
       spans.emplace_back(flat.data(), static_cast<size_t>(flat.size()));
       continue;
     }
-    const absl::Status status = ToHost(ctx_, tensor, staged[i]);
+    absl::Status status = ToHost(ctx_, tensor, staged[i]);
     if (!status.ok()) return status;
     before[i] = staged[i];
     spans.emplace_back(staged[i]);
   }
-  const absl::Status done = work(spans);
+  absl::Status done = work(spans);
   for (size_t i = 0; i < variables_.size(); ++i) {
     if (staged[i] == before[i]) continue;
     tf::Tensor& tensor = *variables_[i]->tensor();

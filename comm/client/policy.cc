@@ -66,7 +66,8 @@ Status Policy::Check() const {
                  "push and pull must be from 0 to 1, not " +
                      std::to_string(push) + " and " + std::to_string(pull)};
   }
-  if (!(momentum >= 0.0 && momentum < 1.0)) {
+  const bool slows_down = momentum >= 0.0 && momentum < 1.0;
+  if (!slows_down) {
     return Error{ErrorCode::kInvalidArgument,
                  "the momentum must be from 0 to below 1, not " +
                      std::to_string(momentum)};

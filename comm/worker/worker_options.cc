@@ -168,7 +168,8 @@ Status WorkerOptions::Check() const {
   if (!(change > 0.0)) {
     return BadValue("change", std::to_string(change), "it is above 0");
   }
-  if (!(patience_s > 0.0 && patience_s <= 1e6)) {
+  const bool is_patience = patience_s > 0.0 && patience_s <= 1e6;
+  if (!is_patience) {
     return BadValue("patience_s", std::to_string(patience_s),
                     "seconds, above 0");
   }
