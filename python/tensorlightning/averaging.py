@@ -62,24 +62,31 @@ class Averaging:
         if environment.size() == 1:
             self.worker.finish(self._own)
             return
-        self.worker.settle()
-        self.worker.exchange()
-        self.worker.settle()
-        meeting = Meeting(f"{self._job}/end", self._options)
+        self._exchange_now()
+        meeting = Meeting(f"{self._job}/end", self._options, self._end_seconds)
         with contextlib.ExitStack() as ending:
             ending.callback(meeting.close)
-            # First this one: who still waits then sees fewer workers, not fewer that have finished.
+            # First this one: who still waits then sees fewer workers, not fewer that have come.
             ending.callback(self.worker.leave)
-            self._wait_for_others(meeting)
-            if not self._own:
-                self.worker.pull()
+            come = self._wait_for_others(meeting)
+            if not self._own and come > 1:
+                self._take_centre()
 
     def abandon(self) -> None:
         """Leaves a training that ended in the middle."""
         if self.worker is not None:
             self.worker.leave()
 
-    def _wait_for_others(self, meeting: Meeting) -> None:
+    @property
+    def _end_seconds(self) -> float:
+        return max(END_SECONDS, self._options.patience)
+
+    def _exchange_now(self) -> None:
+        self.worker.settle()
+        self.worker.exchange()
+        self.worker.settle()
+
+    def _wait_for_others(self, meeting: Meeting) -> int:
         begin = time.monotonic()
 
         def expected() -> int:
@@ -91,7 +98,17 @@ class Averaging:
             return min(live, environment.size())
 
         try:
-            if not meeting.wait(expected, max(END_SECONDS, self._options.patience), "to finish"):
-                environment.say("takes the centre as it is: others have not finished in time")
+            return meeting.wait(expected, "to finish")
         except tf.errors.OpError as error:
             environment.say(f"could not wait for the others to finish: {error.message}")
+            return environment.size()
+
+    def _take_centre(self) -> None:
+        """The final centre into the model."""
+        if self.worker.live() > 1 or self.worker.most_live > 1:
+            self.worker.pull()
+            return
+        # The others began when this one had ended. It takes itself for the only one, and its own
+        # model for the centre; who joins anew does not.
+        self.worker.leave()
+        self.worker.join()

@@ -19,10 +19,15 @@ from tensorlightning.worker import NOBODY, Worker, slot
 class GradientAverager:
     """One worker's part in it; `number` is what graphs know of it."""
 
-    def __init__(self, options: Options, job: str, momentum: float = 0.0):
-        """`momentum` is applied before pruning, by the native library, and not by the optimizer."""
+    def __init__(
+        self, options: Options, job: str, momentum: float = 0.0, counts_steps: bool = False
+    ):
+        """`momentum` is applied before pruning, by the native library, and not by the optimizer.
+
+        `counts_steps`: every mean is a step, and nobody else calls step().
+        """
         self._options, self._job = options, job
-        self.momentum = momentum
+        self.momentum, self._counts_steps = momentum, counts_steps
         self.number = slot()
         self.worker: Worker | None = None
 
@@ -55,6 +60,11 @@ class GradientAverager:
         means = dict(zip(map(key, self.worker.variables), received, strict=True))
         return [means[key(variable)] for variable in of]
 
+    def after_update(self) -> None:
+        """In graphs, too: when the variables have been updated with the mean."""
+        if self._counts_steps:
+            _ops.tl_step(self.number, tf.constant(1, tf.int64), self.worker.handles)
+
     def step(self, steps: int) -> None:
         """After so many steps: what is kept of rank 0's weights for latecomers follows them."""
         if self.worker is not None and self.worker.joined:
@@ -73,8 +83,9 @@ class GradientAverager:
         if self.worker is None:
             return
         self.leave()
-        meeting = Meeting(f"{self._job}/end", self._options)
-        last = Worker(weights, self._options, f"{self._job}/last", policy="dense", when="period")
+        meeting = Meeting(f"{self._job}/end", self._options, self._options.patience)
+        settings = {"policy": "dense", "when": "period", "shown": False}
+        last = Worker(weights, self._options, f"{self._job}/last", **settings)
         with contextlib.ExitStack() as ending:
             ending.callback(meeting.close)
             # Rank 0 stays until the others have its weights.
@@ -82,6 +93,6 @@ class GradientAverager:
             try:
                 if not own:
                     last.join()
-                meeting.wait(environment.size, self._options.patience, "to finish")
+                meeting.wait(environment.size, "to finish")
             except tf.errors.OpError as error:
                 environment.say(f"keeps its own weights at the end: {error.message}")

@@ -45,7 +45,7 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name.
     if chosen.averages_gradients:
         momentum = native_momentum(plain, chosen)
         if not chosen.alone:
-            averager = GradientAverager(chosen, next_job(), momentum)
+            averager = GradientAverager(chosen, next_job(), momentum, counts_steps=True)
             hook_gradients(plain, averager)
     else:
         _install(optimizer, _with_averaged_weights(type(optimizer)), _WeightsHook(chosen))
@@ -149,6 +149,7 @@ def _with_averaged_gradients(plain: type) -> type:
                 means = averager.mean(grads, self._var_key, trainable_variables)
                 with _without_momentum(self, averager.momentum > 0):
                     update(means, trainable_variables, learning_rate)
+                averager.after_update()
                 return tf.constant(True)
 
             def alone() -> tf.Tensor:

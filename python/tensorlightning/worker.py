@@ -55,9 +55,13 @@ class Worker:
         job: str,
         *,
         number: tf.Variable | None = None,
+        shown: bool = True,
         **settings: Any,
     ):
-        """`settings` are for the op tl_join, and win over `options`."""
+        """`settings` are for the op tl_join, and win over `options`.
+
+        `shown`: tl.statistics() is about this one.
+        """
         self.variables = variables.floats(model_variables)
         if not self.variables:
             raise ValueError(
@@ -68,6 +72,7 @@ class Worker:
         self.number = slot() if number is None else number
         self.handles = variables.handles(self.variables)
         self.most_live = 1
+        self._shown = shown
         self._patience = float(settings.get("patience", options.patience))
         self._settings = options.native(job=job, **settings)
 
@@ -95,7 +100,8 @@ class Worker:
         except BaseException:
             self.leave()
             raise
-        _last = self
+        if self._shown:
+            _last = self
 
     def step(self, steps: int = 1) -> None:
         """After so many steps of training. Never waits for the network."""

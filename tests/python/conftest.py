@@ -2,6 +2,8 @@
 
 import functools
 import os
+import re
+import socket
 import subprocess
 from pathlib import Path
 
@@ -33,7 +35,8 @@ def _library() -> str:
 @pytest.fixture(scope="session", autouse=True)
 def only_the_library_is_given():
     library = _library()
-    given = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("TL_")}
+    names = [name for name in os.environ if re.match("TL_(?!TEST_)", name)]
+    given = {name: os.environ.pop(name) for name in names}
     os.environ["TL_TF_LIBRARY"] = library
     yield
     del os.environ["TL_TF_LIBRARY"]
@@ -58,6 +61,13 @@ def nursery(shared_nursery):
 def aggregator():
     with Aggregator("--lease=3s") as running:
         yield running
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 @pytest.hookimpl(hookwrapper=True)
