@@ -194,7 +194,7 @@ Status Worker::BeginWeights(Tensors weights) {
 }
 
 // A wait that was cut into slices is over when its patience is.
-Result<bool> Worker::TooLate(Status status) const {
+Result<bool> Worker::TooLate(const Status& status) const {
   if (status.error().code != ErrorCode::kTimedOut) return status.error();
   const auto waited = Clock::now() - begun_;
   if (waited < options_.patience()) return false;
@@ -352,8 +352,7 @@ Status Worker::AverageGradients(Tensors gradients) {
   pending_.resize(gradients.size());
   for (size_t i = 0; i < gradients.size(); ++i) {
     pending_[i].resize(gradients[i].size());
-    const Status finite =
-        CheckFinite(gradients[i], "the gradient", kUsableBits);
+    Status finite = CheckFinite(gradients[i], "the gradient", kUsableBits);
     if (!finite.ok()) return finite;
     for (size_t j = 0; j < gradients[i].size(); ++j) {
       pending_[i][j] += std::exchange(gradients[i][j], 0.0f);

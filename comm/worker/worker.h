@@ -76,7 +76,7 @@ class Worker {
   Status Connect(Tensors weights);
   Status BeginWeights(Tensors weights);
   Result<ClientOptions> MakeClientOptions() const;
-  Result<bool> TooLate(Status status) const;
+  Result<bool> TooLate(const Status& status) const;
   Status WaitForRound();
   void AccelerateAlone(Tensors gradients);
 
