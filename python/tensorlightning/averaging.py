@@ -14,7 +14,7 @@ from tensorlightning.worker import Worker
 
 # Slower workers are waited for this long at the end, as long as they give signs of life.
 END_SECONDS = 600.0
-_STEPS_BETWEEN_LOOKS = 32
+_STEPS_BETWEEN_LOOKS = 8
 
 
 class Averaging:

@@ -149,10 +149,13 @@ class _Says(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
-def endless(policy: str = "elastic", stop: str | None = None) -> dict[str, Any]:
+def endless(
+    policy: str = "elastic", stop: str | None = None, patience: float = 20
+) -> dict[str, Any]:
     """Trains until `stop` exists, or somebody puts an end to it."""
     model = models.compiled(models.dense(seed=10 + tl.rank()))
-    _fit(model, tl.Elastic(policy=policy, period=1, patience=20), _Says(stop), epochs=1_000_000)
+    elastic = tl.Elastic(policy=policy, period=1, patience=patience)
+    _fit(model, elastic, _Says(stop), epochs=1_000_000)
     return _account(model)
 
 
@@ -177,7 +180,7 @@ def gets_a_nan(policy: str) -> dict[str, Any]:
 
     model = models.compiled(models.dense())
     try:
-        _fit(model, tl.Elastic(policy=policy, period=1, patience=20), Breaks())
+        _fit(model, tl.Elastic(policy=policy, period=1, patience=6), Breaks())
     except tf.errors.OpError as error:
         return {"error": type(error).__name__, "message": error.message}
     finite = all(np.all(np.isfinite(weight.numpy())) for weight in model.weights)

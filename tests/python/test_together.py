@@ -27,7 +27,7 @@ def test_one_fit_after_another_ends_with_the_same_model_in_all_workers(nursery, 
         assert mine["accuracy"] > 0.75, policy
         for account in (mine, other):
             assert account["statistics"]["policy"] == policy
-            assert account["statistics"]["exchanges"] > 10
+            assert account["statistics"]["exchanges"] > 1
             assert account["statistics"]["bytes_received"] > 0
 
 
