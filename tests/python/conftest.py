@@ -1,51 +1,38 @@
-"""The ops are built before the first test, and tests see no TL_* variables of whoever runs them."""
+"""What the package's tests share; they see no settings of whoever runs them."""
 
-import functools
 import os
-import re
 import socket
-import subprocess
-from pathlib import Path
 
 import pytest
+import tf_library
 from integration.processes import Aggregator
 
 from . import nursery as nurseries
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-ROOT = Path(__file__).resolve().parent.parent.parent
-LIBRARY = "tf_ops/libtensorlightning_tf.so"
+# Where to find what was built is no setting.
+KEPT = ("TL_TF_LIBRARY", "TL_PROGRAMS", "TL_TEST_PROGRAMS")
 
 
-@functools.cache
-def _library() -> str:
-    if given := os.environ.get("TL_TF_LIBRARY"):
-        return given
-    subprocess.run(
-        ["bazel", "build", "--noshow_progress", f"//{LIBRARY.replace('/', ':')}"],
-        cwd=ROOT,
-        check=True,
-    )
-    where = subprocess.run(
-        ["bazel", "info", "bazel-bin"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
-    )
-    return str(Path(where.stdout.strip()) / LIBRARY)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def only_the_library_is_given():
-    library = _library()
-    names = [name for name in os.environ if re.match("TL_(?!TEST_)", name)]
-    given = {name: os.environ.pop(name) for name in names}
-    os.environ["TL_TF_LIBRARY"] = library
-    yield
-    del os.environ["TL_TF_LIBRARY"]
-    os.environ.update(given)
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("TL_") and name not in KEPT]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session")
-def shared_nursery(only_the_library_is_given):
-    nursery = nurseries.Nursery()
+def ops():
+    """The ops, in this process."""
+    from tensorlightning import _library
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TL_TF_LIBRARY", str(tf_library.library()))
+        return _library.load()
+
+
+@pytest.fixture(scope="session")
+def shared_nursery():
+    nursery = nurseries.Nursery(tf_library.library())
     yield nursery
     nursery.close()
 

@@ -82,7 +82,7 @@ class Worker:
 class Nursery:
     """Forks workers; those that a test forgets are killed by end_all()."""
 
-    def __init__(self) -> None:
+    def __init__(self, library: Path):
         self._folder = tempfile.TemporaryDirectory(prefix="nursery-")
         self._workers: list[Worker] = []
         paths = os.pathsep.join(str(ROOT / name) for name in ("python", "tests", "tests/python"))
@@ -91,7 +91,12 @@ class Nursery:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": paths, "TF_CPP_MIN_LOG_LEVEL": "2"},
+            env={name: value for name, value in os.environ.items() if not name.startswith("TL_")}
+            | {
+                "PYTHONPATH": paths,
+                "TF_CPP_MIN_LOG_LEVEL": "2",
+                "TL_TF_LIBRARY": str(library),
+            },
             start_new_session=True,
         )
 

@@ -8,6 +8,8 @@ import tensorlightning as tl
 
 from . import models
 
+pytestmark = pytest.mark.usefixtures("ops")
+
 FIT = {"batch_size": 16, "epochs": 2, "verbose": 0}
 
 

@@ -73,7 +73,9 @@ def test_loops_without_fit_work_too(nursery, aggregator):
         assert mine[kind]["digest"] == other[kind]["digest"], kind
 
 
-def test_a_checkpoint_is_the_centre_and_goes_on_with_fewer_workers(nursery, aggregator, tmp_path):
+def test_a_checkpoint_is_the_centre_and_goes_on_with_fewer_workers(
+    nursery, aggregator, ops, tmp_path
+):
     path = tmp_path / "model.keras"
     results = run(nursery, aggregator, "saves_the_centre", {"path": str(path)}, size=3)
     saved = keras.models.load_model(path)
