@@ -117,10 +117,14 @@ def test_a_nan_stays_where_it_is(nursery, aggregator, policy):
 def test_programs_end_well_with_exchanges_under_way(nursery, aggregator):
     ends = {"return": 0, "exit": 7, "exception": 1}
     for number in range(7):
-        # Alone, with an aggregator of its own to end, or as somebody else's worker.
-        variables = of(aggregator) if number % 2 else {}
+        # Alone, each with an aggregator of its own to end, or together.
+        together = number % 2 == 1
         workers = {
-            how: nursery.start("exits_in_the_middle", {"how": how}, TL_RANK=str(rank), **variables)
+            how: nursery.start(
+                "exits_in_the_middle",
+                {"how": how},
+                **(of(aggregator) | {"TL_RANK": str(rank)} if together else {}),
+            )
             for rank, how in enumerate(ends)
         }
         for how, worker in workers.items():
