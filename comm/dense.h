@@ -6,11 +6,13 @@
 
 namespace tensorlightning {
 
-// All entries, and no fewer than 8 bits of each: they are few, and matter.
+// All entries, and each with an exponent of its own: they are few, they matter,
+// and variances beside biases must not share a scale (a small one would be
+// rounded to something else, or below zero).
 inline Compression DenseCompression(ValueCode values) {
-  const bool coarse =
-      values == ValueCode::kBits4 || values == ValueCode::kBits2;
-  return {SelectionRule::ChunkTopK(1.0), coarse ? ValueCode::kBits8 : values};
+  const bool exact = values == ValueCode::kFloat32;
+  return {SelectionRule::ChunkTopK(1.0),
+          exact ? ValueCode::kFloat32 : ValueCode::kBfloat16};
 }
 
 }  // namespace tensorlightning

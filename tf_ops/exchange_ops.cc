@@ -5,7 +5,6 @@
 #include <cmath>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +22,9 @@ namespace {
 namespace tf = tensorflow;
 using tf::OpKernelConstruction;
 using tf::OpKernelContext;
+
+// How often an op that waits for another looks whether it was cancelled.
+constexpr std::chrono::milliseconds kLookUp{50};
 
 absl::Status ToTensorFlow(const Status& status) {
   return status.ok() ? absl::OkStatus() : ToTensorFlow(status.error());
@@ -84,11 +86,17 @@ class JoinOp final : public tf::OpKernel {
     HostCopy copy;
     status = variables.Read(copy);
     if (!status.ok()) return status;
+    auto shared = std::make_shared<SharedWorker>();
+    const std::weak_ptr<SharedWorker> weak = shared;
     Result<std::unique_ptr<Worker>> worker =
-        Worker::Begin(std::move(*options), *layout, copy.tensors(),
-                      InterruptWatch::Interrupted);
+        Worker::Begin(std::move(*options), *layout, copy.tensors(), [weak] {
+          const std::shared_ptr<SharedWorker> owner = weak.lock();
+          return InterruptWatch::Interrupted() ||
+                 (owner != nullptr && owner->cancelled.load());
+        });
     if (!worker.ok()) return ToTensorFlow(worker.error());
-    return SetScalar(ctx, AddWorker(std::move(*worker)));
+    shared->worker = std::move(*worker);
+    return SetScalar(ctx, AddWorker(std::move(shared)));
   }
 
   std::vector<std::string> names_;
@@ -115,9 +123,15 @@ class StepOp final : public tf::OpKernel {
     Variables variables;
     status = Variables::Find(ctx, 2, &variables);
     if (!status.ok()) return status;
+    const std::unique_lock lock(shared->mutex, std::try_to_lock);
+    if (!lock.owns_lock()) {
+      // Another op waits for the network; this one does not wait for it.
+      shared->steps_missed.fetch_add(taken);
+      return SetScalar(ctx, false);
+    }
+    const uint64_t steps_by_now = taken + shared->steps_missed.exchange(0);
     return variables.InPlace([&](Tensors tensors) {
-      const std::lock_guard lock(shared->mutex);
-      return SetResult(ctx, shared->worker->Step(tensors, taken));
+      return SetResult(ctx, shared->worker->Step(tensors, steps_by_now));
     });
   }
 };
@@ -138,8 +152,9 @@ class ExchangeOp final : public tf::OpKernel {
     Variables variables;
     status = Variables::Find(ctx, 1, &variables);
     if (!status.ok()) return status;
+    const std::unique_lock lock(shared->mutex, std::try_to_lock);
+    if (!lock.owns_lock()) return SetScalar(ctx, false);
     return variables.InPlace([&](Tensors tensors) {
-      const std::lock_guard lock(shared->mutex);
       return SetResult(ctx, shared->worker->Exchange(tensors));
     });
   }
@@ -209,26 +224,28 @@ class WaitingOp : public tf::AsyncOpKernel {
  private:
   absl::Status Watched(OpKernelContext* ctx, SharedWorker& shared) {
     tf::CancellationManager* const cancellation = ctx->cancellation_manager();
-    std::optional<tf::CancellationToken> token;
+    const InterruptWatch watch;
+    std::unique_lock lock(shared.mutex, std::defer_lock);
+    while (!lock.try_lock_for(kLookUp)) {
+      if (InterruptWatch::Interrupted() ||
+          (cancellation != nullptr && cancellation->IsCancelled())) {
+        return absl::CancelledError("interrupted while another op waits");
+      }
+    }
+    tf::CancellationToken token{};
     if (cancellation != nullptr) {
       token = cancellation->get_cancellation_token();
       const bool registered = cancellation->RegisterCallback(
-          *token, [&shared] { shared.worker->Interrupt(); });
+          token, [&shared] { shared.cancelled.store(true); });
       if (!registered) return absl::CancelledError("the step was cancelled");
     }
-    absl::Status status;
-    {
-      const InterruptWatch watch;
-      const std::lock_guard lock(shared.mutex);
-      status = Run(ctx, *shared.worker);
-      if (InterruptWatch::Interrupted()) {
-        status = absl::CancelledError("interrupted while waiting");
-      }
-    }
-    // From here on nobody interrupts the worker on this op's behalf.
-    if (token.has_value() && !cancellation->DeregisterCallback(*token)) {
-      shared.worker->Resume();
-      return absl::CancelledError("the step was cancelled");
+    absl::Status status = Run(ctx, *shared.worker);
+    // From here on nobody cancels anything on this op's behalf.
+    if (cancellation != nullptr) cancellation->DeregisterCallback(token);
+    const bool cancelled = shared.cancelled.exchange(false);
+    if (!status.ok() && (cancelled || InterruptWatch::Interrupted())) {
+      return absl::CancelledError("interrupted while waiting: " +
+                                  std::string(status.message()));
     }
     return status;
   }
@@ -297,6 +314,8 @@ class FinishOp final : public WaitingOp {
       status = ToTensorFlow(worker.Finish(copy.tensors(), own_));
     }
     if (status.ok()) status = variables.Write(copy);
+    // This op still holds it.
+    RemoveWorker(ctx->input(0).flat<int64_t>()(0));
     return status;
   }
 

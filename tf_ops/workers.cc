@@ -1,5 +1,8 @@
 #include "tf_ops/workers.h"
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -11,13 +14,13 @@ namespace tensorlightning {
 namespace {
 
 // For the other workers of an aggregator that lives in this process.
-constexpr std::chrono::minutes kForOthers{10};
+constexpr std::chrono::duration<int, std::milli> kForOthers{600'000};
 
 struct Registry {
   std::mutex mutex;
   std::map<int64_t, std::shared_ptr<SharedWorker>> workers;
   int64_t next = 1;
-  bool at_exit = false;
+  pid_t process = 0;  // That the workers' threads run in; 0: none yet.
 };
 
 // Never destroyed: ops of other threads may still ask for it at exit.
@@ -48,13 +51,14 @@ bool IsOurs(const struct sigaction& action) {
 
 }  // namespace
 
-int64_t AddWorker(std::unique_ptr<Worker> worker) {
-  auto shared = std::make_shared<SharedWorker>();
-  shared->worker = std::move(worker);
+int64_t AddWorker(std::shared_ptr<SharedWorker> worker) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
-  if (!std::exchange(registry.at_exit, true)) (void)std::atexit(tl_shutdown);
-  registry.workers.emplace(registry.next, std::move(shared));
+  if (registry.process == 0) {
+    registry.process = ::getpid();
+    (void)std::atexit([] { tl_shutdown(kForOthers.count()); });
+  }
+  registry.workers.emplace(registry.next, std::move(worker));
   return registry.next++;
 }
 
@@ -111,16 +115,20 @@ bool InterruptWatch::Interrupted() {
 
 }  // namespace tensorlightning
 
-void tl_shutdown() {
+void tl_shutdown(int for_others_ms) {
   using namespace tensorlightning;  // NOLINT
   std::map<int64_t, std::shared_ptr<SharedWorker>> workers;
   {
     Registry& registry = TheRegistry();
+    // A forked child has the workers, and none of their threads: nothing of it
+    // may be touched.
+    if (registry.process != ::getpid()) return;
     const std::lock_guard lock(registry.mutex);
     workers.swap(registry.workers);
   }
   for (const auto& [number, shared] : workers) shared->worker->Interrupt();
   workers.clear();
   const InterruptWatch watch;
-  StopEmbeddedAggregators(kForOthers, InterruptWatch::Interrupted);
+  StopEmbeddedAggregators(std::chrono::milliseconds(for_others_ms),
+                          InterruptWatch::Interrupted);
 }

@@ -6,6 +6,7 @@
 #ifndef TENSORLIGHTNING_TF_OPS_WORKERS_H_
 #define TENSORLIGHTNING_TF_OPS_WORKERS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -14,13 +15,18 @@
 
 namespace tensorlightning {
 
-// Locked by whoever calls the worker, but for what may be called at any time.
 struct SharedWorker {
-  std::mutex mutex;
-  std::unique_ptr<Worker> worker;  // Never null.
+  // Held by whoever calls the worker, but for what may be called at any time.
+  // Locked before any variable is.
+  std::timed_mutex mutex;
+  std::unique_ptr<Worker> worker;  // Not null once it is added.
+  // The op that holds the mutex was cancelled.
+  std::atomic<bool> cancelled{false};
+  // Of TlStep while another op held the mutex.
+  std::atomic<uint64_t> steps_missed{0};
 };
 
-int64_t AddWorker(std::unique_ptr<Worker> worker);
+int64_t AddWorker(std::shared_ptr<SharedWorker> worker);
 // Null when there is none of this number (any more).
 std::shared_ptr<SharedWorker> FindWorker(int64_t number);
 void RemoveWorker(int64_t number);
@@ -42,8 +48,10 @@ class InterruptWatch {
 }  // namespace tensorlightning
 
 extern "C" {
-// Safe to be called twice, and at exit.
-void tl_shutdown();
+// All workers leave. An aggregator that is embedded here stays for the workers
+// of other processes as long as they are there, but no longer than this. Safe
+// to be called twice, and at exit; without effect in a forked child.
+void tl_shutdown(int for_others_ms);
 }
 
 #endif  // TENSORLIGHTNING_TF_OPS_WORKERS_H_

@@ -66,7 +66,8 @@ struct AggregatorOptions {
   Log log;
 };
 
-// Sums since the start.
+// Sums since the start, over the job and its companions; `live` is the largest
+// of theirs, since a worker is in several.
 struct AggregatorTotals {
   uint32_t live = 0;
   uint64_t connections = 0;

@@ -239,8 +239,16 @@ Result<Service*> Service::ServiceOf(const std::string& job) {
     return Refuse("job '" + job_ + "' has " + std::to_string(kMaxCompanions) +
                   " jobs beside it already");
   }
-  // Who asks for a new one has done with the last: its memory is free.
-  for (const auto& [name, companion] : companions_) companion->ForgetIfUnused();
+  // Who asks for a new one has done with the last: one that nobody uses becomes
+  // this job's. (Its snapshots would not.)
+  if (options_.snapshot_folder.empty()) {
+    for (auto old = companions_.begin(); old != companions_.end(); ++old) {
+      if (!old->second->TakeOver(job)) continue;
+      auto node = companions_.extract(old);
+      node.key() = job;
+      return companions_.insert(std::move(node)).position->second.get();
+    }
+  }
   auto made = std::make_unique<Service>(OptionsOfCompanion(job), pool_);
   const Status started = made->Start();
   if (!started.ok()) return started.error();
@@ -264,10 +272,15 @@ AggregatorOptions Service::OptionsOfCompanion(const std::string& job) const {
   return options;
 }
 
-void Service::ForgetIfUnused() {
-  if (members_.live() > 0 || !members_.Sessions().empty()) return;
+bool Service::TakeOver(const std::string& job) {
   const std::lock_guard lock(mutex_);
+  // A session that is being admitted has the centre already.
+  const bool used = members_.live() > 0 || !members_.Sessions().empty() ||
+                    centre_.use_count() > 1;
+  if (used) return false;
   centre_.reset();
+  job_ = job;
+  return true;
 }
 
 std::shared_ptr<Centre> Service::centre() const {
@@ -464,6 +477,22 @@ AggregatorTotals Service::Totals() const {
   if (keeper_ != nullptr) {
     totals.snapshots = keeper_->written();
     totals.failed_snapshots = keeper_->failed();
+  }
+  const std::lock_guard lock(mutex_);
+  for (const auto& [job, companion] : companions_) {
+    const AggregatorTotals beside = companion->Totals();
+    totals.live = std::max(totals.live, beside.live);
+    totals.expired += beside.expired;
+    totals.pushes += beside.pushes;
+    totals.repeated += beside.repeated;
+    totals.refused += beside.refused;
+    totals.resyncs += beside.resyncs;
+    totals.entries_in += beside.entries_in;
+    totals.entries_out += beside.entries_out;
+    totals.bytes_in += beside.bytes_in;
+    totals.bytes_out += beside.bytes_out;
+    totals.snapshots += beside.snapshots;
+    totals.failed_snapshots += beside.failed_snapshots;
   }
   return totals;
 }

@@ -74,7 +74,8 @@ class Service {
   void WaitForNobody(std::chrono::milliseconds patience) const;
   std::shared_ptr<Centre> centre() const;
   AggregatorOptions OptionsOfCompanion(const std::string& job) const;
-  void ForgetIfUnused();
+  // Becomes the service of another job, if nobody uses it.
+  bool TakeOver(const std::string& job);
   Status CheckListen(const Endpoint& endpoint) const;
 
   const AggregatorOptions options_;

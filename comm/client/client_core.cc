@@ -259,7 +259,8 @@ Result<ClientCore::Question> ClientCore::Ask(FrameType type) {
     Status status = WaitUntilIdle(options_.patience);
     if (!status.ok()) return status.error();
     Result<Question> answer = AskOnce(type);
-    if (answer.ok() || answer.error().code != ErrorCode::kIo ||
+    const bool interrupted = options_.interrupted && options_.interrupted();
+    if (answer.ok() || answer.error().code != ErrorCode::kIo || interrupted ||
         std::chrono::steady_clock::now() > until) {
       return answer;
     }

@@ -51,14 +51,16 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   uint32_t rank() const { return static_cast<uint32_t>(rank_.load()); }
   uint32_t live() const { return live_.load(std::memory_order_relaxed); }
 
-  // Live workers, for the policy's coefficients. Once there were others, the
-  // last one does not go back to mirroring itself: what they left in the centre
-  // would be lost to its own model.
+  // Live workers, for the policy; 0: there has never been another.
   uint32_t company() const {
-    return alone() ? 1 : std::max<uint32_t>(live(), 2);
+    return alone() ? 0 : std::max<uint32_t>(live(), 1);
   }
   // Whether there has never been another worker.
   bool alone() const { return !met_others_.load(std::memory_order_relaxed); }
+
+  // Pushes that the centre had seen when this worker first heard of it; of the
+  // shard that had seen the most.
+  uint64_t first_version() const { return first_version_.load(); }
 
   // The failure that ended it for good, if any.
   std::optional<Error> failure() const;
@@ -230,6 +232,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::atomic<bool> has_rank_{false};
   std::atomic<uint32_t> live_{1};
   std::atomic<bool> met_others_{false};
+  std::atomic<uint64_t> first_version_{0};
   std::atomic<int> coroutines_{0};
   ClientCounts counts_;
 

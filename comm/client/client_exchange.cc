@@ -298,6 +298,7 @@ Status ClientCore::OnState(uint32_t shard, uint64_t applied,
   SetLive(standing->live);
   if (!line.loaded) {
     line.loaded = true;
+    first_version_.store(std::max(first_version_.load(), standing->version));
     if (--unsynced_ == 0) {
       weights_ = {};
       synced_.store(true);

@@ -186,6 +186,7 @@ Result<std::string> ElasticClient::AggregatorStatus() {
 uint32_t ElasticClient::rank() const { return core_->rank(); }
 uint32_t ElasticClient::live() const { return core_->live(); }
 bool ElasticClient::alone() const { return core_->alone(); }
+bool ElasticClient::came_late() const { return core_->first_version() > 0; }
 const ClientCounts& ElasticClient::counts() const { return core_->counts(); }
 void ElasticClient::CutConnections() { core_->CutConnections(); }
 

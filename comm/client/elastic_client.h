@@ -143,6 +143,8 @@ class ElasticClient {
   uint32_t live() const;
   // Whether there has never been another worker.
   bool alone() const;
+  // Whether others had pushed before this worker joined.
+  bool came_late() const;
   const ClientCounts& counts() const;
 
   // Cuts the connections, as a failing network would. For tests.

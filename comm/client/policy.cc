@@ -51,7 +51,7 @@ Result<Policy> Policy::FromName(std::string_view name) {
 }
 
 Coefficients Policy::For(uint32_t live) const {
-  const double p = std::max<uint32_t>(live, 1);
+  const double p = std::max<uint32_t>(live, pull_over_p ? 2 : 1);
   const auto share = [](double value) {
     return static_cast<float>(std::min(value, 1.0));
   };

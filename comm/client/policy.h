@@ -45,6 +45,8 @@ struct Policy {
   // "elastic", "local", "dense", "gradient", "gradient-async".
   static Result<Policy> FromName(std::string_view name);
 
+  // The last one of several pulls as if there were two: a pull of beta toward a
+  // view that only follows by what is sent would hold it back.
   Coefficients For(uint32_t live) const;
   Status Check() const;
 };

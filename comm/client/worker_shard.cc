@@ -30,7 +30,7 @@ class AveragingShard final : public WorkerShard {
 
   Result<Emitted> Step(std::span<float> staged, uint32_t live,
                        std::span<std::byte> out) override {
-    const bool mirror = policy_.mirror || live <= 1;
+    const bool mirror = policy_.mirror || live == 0;
     // What is owed beside a mirror is in the model still: it counts once.
     if (std::exchange(mirrored_, mirror) && !mirror) {
       Status cleared = ClearOwed();

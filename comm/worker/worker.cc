@@ -17,6 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPoll{20};
+constexpr uint64_t kPeriodsPerMirror = 10;
 
 // The one registry of this process: aggregators that others may be using.
 struct Embedded {
@@ -24,9 +25,10 @@ struct Embedded {
   std::map<std::string, std::shared_ptr<Aggregator>> by_endpoint;
 };
 
+// Never destroyed: whoever ends the process may need it.
 Embedded& TheEmbedded() {
-  static Embedded embedded;
-  return embedded;
+  static auto* const embedded = new Embedded;
+  return *embedded;
 }
 
 Result<std::shared_ptr<Aggregator>> Embed(const Endpoint& endpoint,
@@ -50,13 +52,11 @@ Result<std::shared_ptr<Aggregator>> EmbedForAll(const std::string& listen,
   if (!endpoint.ok()) return endpoint.error();
   Embedded& embedded = TheEmbedded();
   const std::lock_guard lock(embedded.mutex);
-  std::shared_ptr<Aggregator>& known = embedded.by_endpoint[listen];
-  if (known == nullptr) {
-    Result<std::shared_ptr<Aggregator>> made = Embed(*endpoint, secret, job);
-    if (!made.ok()) return made;
-    known = *made;
-  }
-  return known;
+  const auto known = embedded.by_endpoint.find(listen);
+  if (known != embedded.by_endpoint.end()) return known->second;
+  Result<std::shared_ptr<Aggregator>> made = Embed(*endpoint, secret, job);
+  if (made.ok()) embedded.by_endpoint.emplace(listen, *made);
+  return made;
 }
 
 // A wildcard is no address to connect to.
@@ -182,14 +182,18 @@ Status Worker::BeginWeights(Tensors weights) {
   if (!options.ok()) return options.error();
   options->job += kCompanionSuffix;
   options->rank = static_cast<int32_t>(client_->rank());
-  const Policy policy = options->policy;
+  // All of them, and not often: whoever comes back should not start from some
+  // old and some new weights.
   options->policy = Policy::Mirror();
-  options->policy.up = policy.up;
-  options->policy.down = policy.down;
+  options->policy.up = options->policy.down = {SelectionRule::ChunkTopK(1.0),
+                                               ValueCode::kBfloat16};
+  options->schedule =
+      std::make_shared<Every>(kPeriodsPerMirror * options_.period);
   Result<std::unique_ptr<ElasticClient>> client =
       ElasticClient::Begin(std::move(*options), layout_, weights);
   if (!client.ok()) return client.error();
   weights_client_ = std::move(*client);
+  shown_weights_client_.store(weights_client_.get());
   return Done{};
 }
 
@@ -225,7 +229,9 @@ Result<bool> Worker::Joined(Tensors weights,
   if (weights_client_ != nullptr) {
     const Status status = weights_client_->Join(weights, left());
     if (!status.ok()) return TooLate(status);
-    while (weights_client_->live() < options_.size) {
+    // Who comes later than the first round takes part in the next one, whoever
+    // else has gone by then.
+    while (!client_->came_late() && weights_client_->live() < options_.size) {
       if (Clock::now() >= until || interrupted_()) {
         return TooLate(
             Error{ErrorCode::kTimedOut,
@@ -337,18 +343,45 @@ Status Worker::AverageGradients(Tensors gradients) {
     AccelerateAlone(gradients);
     return Done{};
   }
-  if (options_.policy == "gradient") {
-    Result<bool> started = client_->Exchange(gradients);
-    if (!started.ok()) return started.error();
-    Status status = WaitForRound();
-    if (!status.ok()) return status;
-    const Result<bool> collected = client_->Collect(gradients);
-    if (!collected.ok()) return collected.error();
-    if (*collected) return Done{};
-    const std::optional<Error> error = client_->TakeExchangeError();
-    return error.has_value() ? Status(*error) : Status(Done{});
+  return options_.policy == "gradient" ? AverageTogether(gradients)
+                                       : AverageMeanwhile(gradients);
+}
+
+Status Worker::AverageTogether(Tensors gradients) {
+  // A call that was interrupted has left a round under way. The others have
+  // applied its mean: so must this worker, with the next one.
+  Status status = WaitForRound();
+  if (!status.ok()) return status;
+  pending_.resize(gradients.size());
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    pending_[i].resize(gradients[i].size());
   }
-  // Not waiting: what can't be sent now is owed.
+  const std::vector<std::span<float>> late(pending_.begin(), pending_.end());
+  const Result<bool> left = client_->Collect(late);
+  if (!left.ok()) return left.error();
+  const Result<bool> started = client_->Exchange(gradients);
+  if (!started.ok()) return started.error();
+  status = WaitForRound();
+  if (!status.ok()) return status;
+  const Result<bool> collected = client_->Collect(gradients);
+  if (!collected.ok()) return collected.error();
+  if (!*collected) {
+    const std::optional<Error> error = client_->TakeExchangeError();
+    return error.has_value()
+               ? *error
+               : Error{ErrorCode::kIo, "the round ended without a mean"};
+  }
+  if (!*left) return Done{};
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    for (size_t j = 0; j < gradients[i].size(); ++j) {
+      gradients[i][j] += std::exchange(pending_[i][j], 0.0f);
+    }
+  }
+  return Done{};
+}
+
+// What can't be sent now is owed.
+Status Worker::AverageMeanwhile(Tensors gradients) {
   pending_.resize(gradients.size());
   for (size_t i = 0; i < gradients.size(); ++i) {
     pending_[i].resize(gradients[i].size());
@@ -380,7 +413,7 @@ uint32_t Worker::live() const { return client_->live(); }
 std::string Worker::StatisticsJson() const {
   const ClientCounts& counts = client_->counts();
   const auto sum = [this](std::atomic<uint64_t> ClientCounts::*count) {
-    return Sum(client_.get(), weights_client_.get(), count);
+    return Sum(client_.get(), shown_weights_client_.load(), count);
   };
   std::ostringstream out;
   {

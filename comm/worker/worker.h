@@ -7,8 +7,8 @@
 //
 // Under a gradient policy there are two clients: one for the gradients, and one
 // for the weights, job "<job>/weights", from which everybody starts. Rank 0's
-// weights are mirrored there, so that a worker that comes later, or comes back,
-// has some to start from.
+// weights are mirrored there now and then, so that a worker that comes later,
+// or comes back, has some to start from.
 //
 // Waiting calls end when Interrupt() was called, or `interrupted` says so.
 // Calls may come from any thread, one at a time but for the last five below.
@@ -62,9 +62,8 @@ class Worker {
 
   const WorkerOptions& options() const { return options_; }
 
-  // Ends waiting calls, until Resume().
+  // Ends waiting calls, now and later.
   void Interrupt() { told_to_stop_->store(true); }
-  void Resume() { told_to_stop_->store(false); }
   uint32_t rank() const;
   uint32_t live() const;
   std::string StatisticsJson() const;
@@ -79,6 +78,8 @@ class Worker {
   Result<bool> TooLate(const Status& status) const;
   Status WaitForRound();
   void AccelerateAlone(Tensors gradients);
+  Status AverageTogether(Tensors gradients);
+  Status AverageMeanwhile(Tensors gradients);
 
   const WorkerOptions options_;
   const Layout layout_;
@@ -91,11 +92,13 @@ class Worker {
   Secret secret_;
   std::unique_ptr<ElasticClient> client_;
   std::unique_ptr<ElasticClient> weights_client_;  // Gradient policies.
+  // The same, for whoever asks for statistics meanwhile.
+  std::atomic<const ElasticClient*> shown_weights_client_{nullptr};
   bool joined_ = false;
   bool finished_ = false;
   std::atomic<uint64_t> steps_{0};
-  // Gradient policies: owed while an exchange is under way, or one's own
-  // velocity when alone.
+  // Gradient policies: owed while an exchange is under way, or a mean that came
+  // too late for its call, or, alone, the velocity.
   std::vector<std::vector<float>> pending_;
 };
 

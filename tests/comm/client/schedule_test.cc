@@ -107,7 +107,8 @@ TEST(Policy, CoefficientsFollowTheNumberOfWorkers) {
   EXPECT_FLOAT_EQ(Policy::Elastic(0.9).For(3).pull, 0.3f);
   EXPECT_FLOAT_EQ(Policy::Local().For(4).push, 0.25f);
   EXPECT_FLOAT_EQ(Policy::Local().For(4).pull, 1.0f);
-  EXPECT_FLOAT_EQ(Policy::Elastic(0.9).For(0).push, 0.9f);
+  EXPECT_FLOAT_EQ(Policy::Elastic(0.9).For(1).push, 0.45f);
+  EXPECT_FLOAT_EQ(Policy::Local().For(1).push, 1.0f);
 }
 
 TEST(Policy, RefusesWhatCantTravel) {

@@ -59,7 +59,7 @@ TEST(AveragingShard, AloneItMirrorsTheModelAndChangesNothingOfIt) {
   ASSERT_TRUE(pushes.shard().Load(centre).ok());
   for (int i = 0; i < 300; ++i) {
     std::vector<float> staged = model;
-    const std::vector<float> sent = pushes.Step(staged, 1);
+    const std::vector<float> sent = pushes.Step(staged, 0);
     EXPECT_EQ(staged, std::vector<float>(kEntries)) << "a correction of zero";
     for (size_t j = 0; j < kEntries; ++j) centre[j] += sent[j];
   }
@@ -78,7 +78,7 @@ TEST(AveragingShard, WhatTheMirrorDidNotSendCountsOnceWhenOthersCome) {
   ASSERT_TRUE(pushes.shard().Load(centre).ok());
   const std::vector<float> model = Noise(2);
   std::vector<float> staged = model;
-  const std::vector<float> first = pushes.Step(staged, 1);
+  const std::vector<float> first = pushes.Step(staged, 0);
   // Two workers, local: half of what is left of the difference is owed, and the
   // model restarts from the view. Nothing more, nothing less, is on its way.
   staged = model;
