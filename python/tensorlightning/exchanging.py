@@ -43,7 +43,7 @@ class Exchanger:
             return _ops.tl_step(worker.number, tf.cast(steps, tf.int64), worker.handles)
         if not worker.joined:
             raise RuntimeError("this exchanger has finished: make another one")
-        started = _ops.tl_step(worker.number, tf.cast(steps, tf.int64), worker.handles)
+        started = worker.step(int(steps))
         self._reporter.step(int(steps), None, self.statistics)
         return started
 

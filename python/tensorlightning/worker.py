@@ -9,6 +9,7 @@ Whatever waits does so in short slices, so that Ctrl-C is obeyed.
 """
 
 import contextlib
+import functools
 import itertools
 import json
 import time
@@ -36,13 +37,30 @@ def next_job() -> str:
     run the same program, so all count alike.
     """
     number = next(_numbers)
-    return environment.job() if number == 1 else f"{environment.job()}/{number}"
+    return environment.job() if number == 1 else environment.beside(environment.job(), str(number))
 
 
 def slot() -> tf.Variable:
     """Holds a worker's number for graphs, which outlive workers. NOBODY: it has left."""
     with tf.init_scope(), tf.device("CPU:0"):
         return tf.Variable(NOBODY, dtype=tf.int64, trainable=False, name="tensorlightning_worker")
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Of an op's error that comes together with Ctrl-C TensorFlow makes a RuntimeError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "KeyboardInterrupt" in str(error):
+            raise KeyboardInterrupt from error
+        raise
+
+
+@functools.cache
+def _number_of_steps(steps: int) -> tf.Tensor:
+    with tf.init_scope():
+        return tf.constant(steps, tf.int64)
 
 
 class Worker:
@@ -69,7 +87,9 @@ class Worker:
                 "(has the model been built?)"
             )
         self.job = job
+        # What graphs know of it. The tensor is for calls from Python, which are many.
         self.number = slot() if number is None else number
+        self._number: tf.Tensor | None = None
         self.handles = variables.handles(self.variables)
         self.most_live = 1
         self._shown = shown
@@ -78,18 +98,18 @@ class Worker:
 
     @property
     def joined(self) -> bool:
-        return int(self.number.numpy()) != NOBODY
+        return self._number is not None
 
     def begin_to_join(self) -> None:
         """Returns at once; has_joined() tells when it has."""
-        worker = _ops.tl_join(
+        self._number = _ops.tl_join(
             options=self._settings, resources=self.handles, names=variables.names(self.variables)
         )
-        self.number.assign(worker)
+        self.number.assign(self._number)
 
     def has_joined(self) -> bool:
         """Waits for a moment at most."""
-        return bool(_ops.tl_joined(self.number, self.handles, timeout_s=SLICE_SECONDS))
+        return bool(_ops.tl_joined(self._number, self.handles, timeout_s=SLICE_SECONDS))
 
     def join(self) -> None:
         """Takes part; the variables then hold the centre."""
@@ -103,13 +123,13 @@ class Worker:
         if self._shown:
             _last = self
 
-    def step(self, steps: int = 1) -> None:
-        """After so many steps of training. Never waits for the network."""
-        _ops.tl_step(self.number, tf.constant(steps, tf.int64), self.handles)
+    def step(self, steps: int = 1) -> tf.Tensor:
+        """After so many steps of training. Never waits. Whether an exchange was started."""
+        return _ops.tl_step(self._number, _number_of_steps(steps), self.handles)
 
     def exchange(self) -> None:
         """Starts an exchange now."""
-        _ops.tl_exchange(self.number, self.handles)
+        _ops.tl_exchange(self._number, self.handles)
 
     def settle(self) -> None:
         """Until nothing is under way; what has come back is in the variables."""
@@ -118,7 +138,8 @@ class Worker:
 
     def pull(self) -> None:
         """The centre into the variables."""
-        _ops.tl_pull(self.number, self.handles)
+        with _interruptible():
+            _ops.tl_pull(self._number, self.handles)
 
     @contextlib.contextmanager
     def centre(self) -> Iterator[None]:
@@ -135,8 +156,11 @@ class Worker:
     def finish(self, own: bool = False) -> None:
         """A last exchange; the variables then hold the centre, unless `own`; and leaves."""
         self._remember()
-        _ops.tl_finish(self.number, self.handles, own=own)
-        self.number.assign(NOBODY)
+        try:
+            with _interruptible():
+                _ops.tl_finish(self._number, self.handles, own=own)
+        finally:
+            self.leave()
 
     def leave(self) -> None:
         """Leaves at once. No harm if it has left already."""
@@ -144,20 +168,24 @@ class Worker:
             return
         with contextlib.suppress(tf.errors.OpError):
             self._remember()
-            _ops.tl_leave(self.number)
-        self.number.assign(NOBODY)
+            _ops.tl_leave(self._number)
+        self._forget()
 
     def live(self) -> int:
         """How many take part now, as last heard."""
-        live = int(_ops.tl_size(self.number))
+        live = int(_ops.tl_size(self._number))
         self.most_live = max(self.most_live, live)
         return live
 
     def statistics(self) -> dict[str, Any]:
-        return json.loads(_ops.tl_statistics(self.number).numpy())
+        return json.loads(_ops.tl_statistics(self._number).numpy())
+
+    def _forget(self) -> None:
+        self._number = None
+        self.number.assign(NOBODY)
 
     def _idle(self) -> bool:
-        return bool(_ops.tl_wait(self.number, timeout_s=SLICE_SECONDS))
+        return bool(_ops.tl_wait(self._number, timeout_s=SLICE_SECONDS))
 
     def _remember(self) -> None:
         """What tl.statistics() says when the worker has left."""

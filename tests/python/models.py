@@ -55,6 +55,32 @@ def subclassed(seed: int = 1) -> keras.Model:
     return Subclassed()
 
 
+class Odd(keras.Model):
+    """Sparse gradients, and a weight that has none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = keras.layers.Embedding(8, 6)
+        self.out = keras.layers.Dense(CLASSES)
+
+    def build(self, shape: Any) -> None:
+        self.unused = self.add_weight(shape=(3, 3), name="unused")
+        self.embedding.build((None, FEATURES))
+        self.out.build((None, FEATURES + 6))
+
+    def call(self, x: Any) -> Any:
+        tokens = keras.ops.cast(keras.ops.clip(3 * keras.ops.abs(x), 0, 7), "int32")
+        known = keras.ops.mean(self.embedding(tokens), axis=1)
+        return self.out(keras.ops.concatenate([known, x], axis=1))
+
+
+def odd(seed: int = 1) -> keras.Model:
+    keras.utils.set_random_seed(seed)
+    model = Odd()
+    model.build((None, FEATURES))
+    return model
+
+
 def recurrent(seed: int = 1) -> keras.Model:
     keras.utils.set_random_seed(seed)
     return keras.Sequential(

@@ -63,7 +63,10 @@ def many_optimizers() -> dict[str, Any]:
     }
     for name, make in makers.items():
         model = models.compiled(
-            models.normalised(seed=10 + tl.rank()), make(), jit_compile=name == "clipped"
+            models.normalised(seed=10 + tl.rank()),
+            make(),
+            jit_compile=name == "clipped",
+            run_eagerly=name == "averaged",
         )
         path = f"{os.environ['SCENARIO_FOLDER']}/{name}-{tl.rank()}.keras"
         saves = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: model.save(path))  # noqa: B023

@@ -31,7 +31,7 @@ def test_one_fit_after_another_ends_with_the_same_model_in_all_workers(nursery, 
             assert account["statistics"]["bytes_received"] > 0
 
 
-@pytest.mark.parametrize("build", ["normalised", "subclassed"])
+@pytest.mark.parametrize("build", ["normalised", "subclassed", "odd"])
 def test_weights_without_gradients_and_those_made_late_are_shared_too(nursery, aggregator, build):
     options = {"policies": ["local", "gradient"], "build": build, "period": 2}
     results = run(nursery, aggregator, "fits", options, size=2)

@@ -25,14 +25,18 @@ def test_a_worker_that_is_killed_leaves_the_others_to_finish(nursery, aggregator
     assert result["accuracy"] > 0.5
 
 
-def test_a_worker_that_is_started_again_goes_on_with_the_others(nursery, aggregator, tmp_path):
+@pytest.mark.parametrize("policy", ["elastic", "gradient"])
+def test_a_worker_that_is_started_again_goes_on_with_the_others(
+    nursery, aggregator, tmp_path, policy
+):
     stop = tmp_path / "stop"
+    options = {"policy": policy, "stop": str(stop)}
     variables = of(aggregator) | {"TL_SIZE": "2"}
-    first = nursery.start("endless", {"stop": str(stop)}, TL_RANK="0", TL_ATTEMPT="1", **variables)
-    second = nursery.start("endless", {"stop": str(stop)}, TL_RANK="1", TL_ATTEMPT="1", **variables)
+    first = nursery.start("endless", options, TL_RANK="0", TL_ATTEMPT="1", **variables)
+    second = nursery.start("endless", options, TL_RANK="1", TL_ATTEMPT="1", **variables)
     assert first.has_said("10 steps") and second.has_said("10 steps")
     second.kill()
-    second = nursery.start("endless", {"stop": str(stop)}, TL_RANK="1", TL_ATTEMPT="2", **variables)
+    second = nursery.start("endless", options, TL_RANK="1", TL_ATTEMPT="2", **variables)
     assert second.has_said("10 steps")
     stop.touch()
     assert first.finish()["digest"] == second.finish()["digest"]
