@@ -5,10 +5,12 @@ import ctypes
 import functools
 import os
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
 NAME = "libtensorlightning_tf.so"
+FOR_OTHERS_MS = 600_000
 
 
 def path() -> Path:
@@ -65,5 +67,11 @@ def load() -> ModuleType:
     shutdown = ctypes.CDLL(where).tl_shutdown
     shutdown.restype = None
     # After TensorFlow's import, hence before whatever TensorFlow does at exit.
-    atexit.register(shutdown)
+    atexit.register(lambda: shutdown(_milliseconds_for_others()))
     return ops
+
+
+def _milliseconds_for_others() -> int:
+    """How long an aggregator in this process stays for other workers when Python exits."""
+    failed = getattr(sys, "last_value", None) is not None
+    return 0 if failed else FOR_OTHERS_MS

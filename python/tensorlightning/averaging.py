@@ -63,13 +63,13 @@ class Averaging:
             self.worker.finish(self._own)
             return
         self._exchange_now()
-        meeting = Meeting(f"{self._job}/end", self._options, self._end_seconds)
+        meeting = Meeting(environment.beside(self._job, "end"), self._options, self._end_seconds)
         with contextlib.ExitStack() as ending:
             ending.callback(meeting.close)
             # First this one: who still waits then sees fewer workers, not fewer that have come.
             ending.callback(self.worker.leave)
-            come = self._wait_for_others(meeting)
-            if not self._own and come > 1:
+            self._wait_for_others(meeting)
+            if not self._own:
                 self._take_centre()
 
     def abandon(self) -> None:
@@ -86,7 +86,7 @@ class Averaging:
         self.worker.exchange()
         self.worker.settle()
 
-    def _wait_for_others(self, meeting: Meeting) -> int:
+    def _wait_for_others(self, meeting: Meeting) -> None:
         begin = time.monotonic()
 
         def expected() -> int:
@@ -98,10 +98,9 @@ class Averaging:
             return min(live, environment.size())
 
         try:
-            return meeting.wait(expected, "to finish")
+            meeting.wait(expected, "to finish")
         except tf.errors.OpError as error:
             environment.say(f"could not wait for the others to finish: {error.message}")
-            return environment.size()
 
     def _take_centre(self) -> None:
         """The final centre into the model."""

@@ -52,6 +52,16 @@ def job() -> str:
     return os.environ.get("TL_JOB") or "default"
 
 
+def beside(job_name: str, what: str) -> str:
+    """The name of a job beside another, of this run of the program only.
+
+    The first training of a program is its job; a later run goes on from what the aggregator has of
+    it. What else it needs starts anew in each run.
+    """
+    run = os.environ.get("TL_RUN", "")
+    return f"{job_name}/{what}.{run}" if run else f"{job_name}/{what}"
+
+
 def say(text: str) -> None:
     """A line for people, on stderr."""
     print(f"tensorlightning: rank {rank()}: {text}", file=sys.stderr, flush=True)

@@ -83,9 +83,11 @@ class GradientAverager:
         if self.worker is None:
             return
         self.leave()
-        meeting = Meeting(f"{self._job}/end", self._options, self._options.patience)
+        meeting = Meeting(
+            environment.beside(self._job, "end"), self._options, self._options.patience
+        )
         settings = {"policy": "dense", "when": "period", "shown": False}
-        last = Worker(weights, self._options, f"{self._job}/last", **settings)
+        last = Worker(weights, self._options, environment.beside(self._job, "last"), **settings)
         with contextlib.ExitStack() as ending:
             ending.callback(meeting.close)
             # Rank 0 stays until the others have its weights.
@@ -93,6 +95,8 @@ class GradientAverager:
             try:
                 if not own:
                     last.join()
-                meeting.wait(environment.size, "to finish")
+                come = meeting.wait(environment.size, "to finish")
+                if come < environment.size():
+                    environment.say(f"ends without all others: {come} of {environment.size()} came")
             except tf.errors.OpError as error:
                 environment.say(f"keeps its own weights at the end: {error.message}")

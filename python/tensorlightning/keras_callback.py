@@ -129,10 +129,13 @@ class Elastic(keras.callbacks.Callback):
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         training = trainings.of(self.model)
         statistics = training.statistics()
+        if self._checkpoint is not None and self._own:
+            # Afterwards the model does not hold the centre.
+            self._checkpoint.save_now(self._epoch, logs)
         training.finish()
         trainings.forget(self.model)
         self._reporter.finish(logs, statistics)
-        if self._checkpoint is not None:
+        if self._checkpoint is not None and not self._own:
             self._checkpoint.save_now(self._epoch, logs)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,9 @@ from typing import Any
 from tensorlightning.launch.hosts import Host
 from tensorlightning.launch.programs import package_root
 from tensorlightning.launch.protocol import IDENTITY
+
+# The same for all workers of this run, and for none of another.
+RUN = secrets.token_hex(3)
 
 # What other hosts hear of this one's environment, besides --env.
 _FORWARDED = re.compile(
@@ -98,6 +102,7 @@ def worker_environment(
     told = {
         "TL_AGGREGATOR": aggregator,
         "TL_JOB": job,
+        "TL_RUN": RUN,
         "TL_RANK": str(worker.rank),
         "TL_SIZE": str(size),
         "TL_LOCAL_RANK": str(worker.local_rank),

@@ -35,6 +35,7 @@ IDENTITY = frozenset(
         "TL_LOCAL_SIZE",
         "TL_RANK",
         "TL_REPORT_FD",
+        "TL_RUN",
         "TL_SECRET",
         "TL_SECRET_FILE",
         "TL_SIZE",
