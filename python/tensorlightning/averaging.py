@@ -68,9 +68,9 @@ class Averaging:
             ending.callback(meeting.close)
             # First this one: who still waits then sees fewer workers, not fewer that have come.
             ending.callback(self.worker.leave)
-            self._wait_for_others(meeting)
+            come = self._wait_for_others(meeting)
             if not self._own:
-                self._take_centre()
+                self._take_centre(come)
 
     def abandon(self) -> None:
         """Leaves a training that ended in the middle."""
@@ -86,7 +86,7 @@ class Averaging:
         self.worker.exchange()
         self.worker.settle()
 
-    def _wait_for_others(self, meeting: Meeting) -> None:
+    def _wait_for_others(self, meeting: Meeting) -> int:
         begin = time.monotonic()
 
         def expected() -> int:
@@ -98,16 +98,17 @@ class Averaging:
             return min(live, environment.size())
 
         try:
-            meeting.wait(expected, "to finish")
+            return meeting.wait(expected, "to finish")
         except tf.errors.OpError as error:
             environment.say(f"could not wait for the others to finish: {error.message}")
+            return 1
 
-    def _take_centre(self) -> None:
-        """The final centre into the model."""
+    def _take_centre(self, come: int) -> None:
+        """The final centre into the model; what one worker alone has learned is in its own."""
         if self.worker.live() > 1 or self.worker.most_live > 1:
             self.worker.pull()
-            return
-        # The others began when this one had ended. It takes itself for the only one, and its own
-        # model for the centre; who joins anew does not.
-        self.worker.leave()
-        self.worker.join()
+        elif come > 1:
+            # The others began when this one had ended. It takes itself for the only one, and its
+            # own model for the centre; who joins anew does not.
+            self.worker.leave()
+            self.worker.join()
