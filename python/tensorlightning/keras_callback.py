@@ -46,7 +46,8 @@ class Elastic(keras.callbacks.Callback):
       patience: seconds to wait for the aggregator and for other workers, before it is an error.
       final: "centre", or "own": what the model holds after fit().
       checkpoint: a path, as in "model.keras", to which rank 0 saves the centre after each epoch and
-        at the end. Load it and fit() again to go on, with any number of workers.
+        at the end. Load it and fit() again to go on, with any number of workers. (Workers that
+        save with ModelCheckpoint would each save their own, to the same file: see tl.Checkpoint.)
     """
 
     def __init__(
@@ -94,6 +95,16 @@ class Elastic(keras.callbacks.Callback):
         ...     model.save("centre.keras")
         """
         return trainings.centre_of(self.model)
+
+    # tf_keras asks whether it has to call back at all.
+    def _implements_train_batch_hooks(self) -> bool:
+        return True
+
+    def _implements_test_batch_hooks(self) -> bool:
+        return False
+
+    def _implements_predict_batch_hooks(self) -> bool:
+        return False
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         # A fit that ended with an exception has left it.

@@ -198,6 +198,22 @@ def test_a_strategy_of_tensorflow_is_refused():
         train(model, tl.Elastic())
 
 
+def test_keras_2_works_where_weights_are_averaged():
+    tf_keras = pytest.importorskip("tf_keras")
+    results = []
+    for callbacks in ([tl.Elastic(period=2)], []):
+        tf_keras.utils.set_random_seed(1)
+        layers = [tf_keras.layers.Dense(8), tf_keras.layers.BatchNormalization()]
+        model = tf_keras.Sequential([*layers, tf_keras.layers.Dense(models.CLASSES)])
+        loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(tf_keras.optimizers.legacy.SGD(0.1, momentum=0.9), loss)
+        model.fit(*models.data(), **FIT, shuffle=False, callbacks=callbacks)
+        results.append(model.get_weights())
+    assert tl.statistics()["steps"] == 32
+    for mine, plain in zip(*results, strict=True):
+        np.testing.assert_allclose(mine, plain, rtol=1e-4, atol=1e-5)
+
+
 def test_a_final_that_is_none_is_refused():
     with pytest.raises(ValueError, match="final='best'"):
         tl.Elastic(final="best")
