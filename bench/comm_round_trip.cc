@@ -54,11 +54,11 @@ Result<double> MedianOf(int64_t trips, Function function) {
 Status RoundTrip(Arguments arguments) {
   int64_t turns = 100;
   int64_t trips = 100;
-  int64_t entries = 440;
+  int64_t entries = 220;
   Flags flags("bench/comm round-trip", "A small exchange beside an echo.");
   flags.Add("turns", &turns, "N", "how often both are measured");
   flags.Add("trips", &trips, "N", "round trips of each a turn");
-  flags.Add("entries", &entries, "N", "of the model, a byte each way for each");
+  flags.Add("entries", &entries, "N", "of the model, two bytes each way for each");
   Status parsed = Parse(flags, arguments);
   if (!parsed.ok()) return parsed;
 
