@@ -27,9 +27,9 @@ class Averaging:
         self._calls = 0
         self.worker: Worker | None = None
 
-    def begin(self) -> bool:
+    def begin(self, built: bool = True) -> bool:
         """Joins, if there are weights yet."""
-        weights = self._weights()
+        weights = self._weights() if built else []
         if not weights:
             return False
         self.worker = Worker(weights, self._options, self._job)
@@ -58,6 +58,7 @@ class Averaging:
     def finish(self) -> None:
         """The last exchange; the model then holds the centre, the same in every worker."""
         if self.worker is None:
+            environment.say("has trained alone: the model had no weights, or there was no step")
             return
         if environment.size() == 1:
             self.worker.finish(self._own)

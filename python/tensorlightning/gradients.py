@@ -18,7 +18,7 @@ class Gradients:
         momentum = optimizer.native_momentum(model.optimizer, options)
         self._averager = GradientAverager(options, job, momentum)
 
-    def begin(self) -> bool:
+    def begin(self, built: bool = True) -> bool:
         """Hooks the optimizer, and joins if there are weights yet."""
         # A worker without others has nothing to average: plain training, XLA and all.
         if self._options.alone:
@@ -36,7 +36,7 @@ class Gradients:
             )
         # fit() has made one before callbacks are told of its beginning.
         model.make_train_function(force=True)
-        if model.trainable_variables:
+        if built and model.trainable_variables:
             self._averager.join(model.trainable_variables)
         return True
 

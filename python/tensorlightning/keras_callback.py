@@ -2,7 +2,7 @@
 
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -118,7 +118,8 @@ class Elastic(keras.callbacks.Callback):
         if self._checkpoint is not None:
             self._checkpoint.set_model(self.model)
         try:
-            training.begin()
+            # One that is not built yet joins after its first step, when all weights are there.
+            training.begin(built=bool(self.model.built))
         except BaseException:
             trainings.abandon(self.model)
             raise
@@ -150,10 +151,16 @@ class Elastic(keras.callbacks.Callback):
             self._checkpoint.save_now(self._epoch, logs)
 
 
-def _weights_of(model: Any) -> Any:
-    # fit() builds a model before it tells callbacks, but for those that can't be.
+def _weights_of(model: Any) -> Callable[[], Sequence[Any]]:
     reference = weakref.ref(model)
-    return lambda: reference().weights
+
+    def weights() -> Sequence[Any]:
+        try:
+            return reference().weights
+        except ValueError:  # So says tf_keras that there are none yet.
+            return []
+
+    return weights
 
 
 def _check_backend() -> None:

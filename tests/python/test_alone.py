@@ -43,6 +43,28 @@ def test_training_is_as_if_there_were_no_callback(build, optimizer, policy):
     assert (statistics["steps"], statistics["exchanges"] >= 5) == (32, True)
 
 
+class Around(keras.Model):
+    """Has a step of its own, and is never called itself: Keras never calls it built."""
+
+    def __init__(self, inner: keras.Model):
+        super().__init__()
+        self.inner = inner
+
+    def train_step(self, batch):
+        x, y = batch
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self.inner(x, training=True))
+        weights = self.inner.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return {"loss": loss}
+
+
+def test_a_model_with_a_step_of_its_own_takes_part():
+    model = train(models.compiled(Around(models.dense()), metrics=[]), tl.Elastic(period=2))
+    assert (tl.statistics()["steps"], tl.statistics()["exchanges"] > 1) == (32, True)
+    assert_same(model, train(models.compiled(Around(models.dense()), metrics=[])))
+
+
 def test_gradient_policies_leave_a_worker_without_others_as_it_is():
     optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
     assert tl.DistributedOptimizer(optimizer) is optimizer
