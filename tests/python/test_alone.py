@@ -60,9 +60,9 @@ class Around(keras.Model):
 
 
 def test_a_model_with_a_step_of_its_own_takes_part():
-    model = train(models.compiled(Around(models.dense()), metrics=[]), tl.Elastic(period=2))
+    model = train(models.compiled(Around(models.dense()), metrics=None), tl.Elastic(period=2))
     assert (tl.statistics()["steps"], tl.statistics()["exchanges"] > 1) == (32, True)
-    assert_same(model, train(models.compiled(Around(models.dense()), metrics=[])))
+    assert_same(model, train(models.compiled(Around(models.dense()), metrics=None)))
 
 
 def test_gradient_policies_leave_a_worker_without_others_as_it_is():
