@@ -49,7 +49,7 @@ bench-comm: setup ## measure transport and aggregator against iperf3, an echo, t
 	@bazel build -c opt //bench:comm //comm/tools:tl-aggregator //comm/tools:tl-load
 	@$(PYTHON) bench/comm.py --bin $(OPT_BIN)
 
-bench-train: tf ## measure training against TensorFlow's strategies and dense averaging (45 minutes)
+bench-train: tf ## measure training against TensorFlow's strategies and dense averaging (long)
 	@$(PYTHON) bench/train.py
 
 format: setup ## rewrite C++, CUDA and Python sources in the house style

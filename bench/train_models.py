@@ -141,14 +141,14 @@ def text() -> Data:
 
 
 _SGD_RATES = (0.02, 0.04, 0.08, 0.16)
-_ADAM_RATES = (0.002, 0.004, 0.008)
+_ADAM_RATES = (0.008, 0.016, 0.032, 0.064)
 _SIMPLE_RNN = functools.partial(_recurrent, "SimpleRNN", 256)
 _LSTM = functools.partial(_recurrent, "LSTM", 128)
 _ALL = [
     Task("mlp", _mlp, fashion, "accuracy", "sgd", 32, _SGD_RATES),
     Task("cnn", _cnn, fashion, "accuracy", "sgd", 32, _SGD_RATES),
-    Task("simple_rnn", _SIMPLE_RNN, text, "bpc", "adam", 32, _ADAM_RATES),
-    Task("lstm", _LSTM, text, "bpc", "adam", 32, _ADAM_RATES),
+    Task("simple_rnn", _SIMPLE_RNN, text, "bpc", "adam", 16, _ADAM_RATES),
+    Task("lstm", _LSTM, text, "bpc", "adam", 16, _ADAM_RATES),
     Task("large_mlp", _large, synthetic, "none", "sgd", 128, (0.01,)),
 ]
 TASKS = {task.name: task for task in _ALL}
