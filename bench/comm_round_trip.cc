@@ -58,7 +58,8 @@ Status RoundTrip(Arguments arguments) {
   Flags flags("bench/comm round-trip", "A small exchange beside an echo.");
   flags.Add("turns", &turns, "N", "how often both are measured");
   flags.Add("trips", &trips, "N", "round trips of each a turn");
-  flags.Add("entries", &entries, "N", "of the model, two bytes each way for each");
+  flags.Add("entries", &entries, "N",
+            "of the model, two bytes each way for each");
   Status parsed = Parse(flags, arguments);
   if (!parsed.ok()) return parsed;
 

@@ -319,8 +319,10 @@ Result<std::shared_ptr<Centre>> Service::CentreFor(const Hello& hello,
     const std::string difference =
         DescribeDifference(centre_->layout(), *layout);
     if (!difference.empty()) {
-      return Refuse("the worker's model is not the aggregator's: " +
-                    difference);
+      return Refuse(
+          "all workers must have the same model, and this one's "
+          "('there') is not the one that came first ('here'): " +
+          difference);
     }
     return centre_;
   }

@@ -204,9 +204,18 @@ Result<bool> Worker::TooLate(const Status& status) const {
   if (waited < options_.patience()) return false;
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(waited).count();
+  // Of the last slice only what it waited for is of interest.
+  std::string_view what = status.error().message;
+  constexpr std::string_view kSliceEnds = " ms for ";
+  const size_t slice = what.find(kSliceEnds);
+  if (slice != std::string_view::npos) {
+    what.remove_prefix(slice + kSliceEnds.size());
+  }
   return Error{ErrorCode::kTimedOut,
-               "not joined after " + std::to_string(seconds) +
-                   " s (patience_s): " + status.error().message};
+               "waited " + std::to_string(seconds) + " s for " +
+                   std::string(what) +
+                   " (tlrun starts an aggregator, and tells workers where it "
+                   "is; patience is how long they wait)"};
 }
 
 Result<bool> Worker::Joined(Tensors weights,

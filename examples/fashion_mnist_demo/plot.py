@@ -22,7 +22,7 @@ def draw(reports: list[dict], path: Path) -> None:
     highest = max(100 * report["accuracy"] for report in reports)
     left.set(xlabel="seconds of training", ylabel="accuracy on the test images (%)")
     left.set_ylim(max(0, highest - 15), highest + 1)
-    left.set_title("Two workers learn it in less time")
+    left.set_title("Accuracy against time")
     left.legend(loc="lower right")
 
     talking = list(zip(reports, COLOURS, strict=True))[1:]
