@@ -150,6 +150,8 @@ def _become(order: dict[str, Any]) -> None:
     """In the child: a process like any other."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # What runs in the background of a shell ignores Ctrl-C; a user's program does not.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     log = os.open(Path(order["folder"]) / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDWR)
     for number, file in ((0, nothing), (1, log), (2, log)):
