@@ -1,8 +1,8 @@
 #include "comm/worker/worker_options.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
+#include <cstdlib>
 #include <string>
 
 namespace tensorlightning {

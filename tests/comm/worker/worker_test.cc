@@ -134,7 +134,7 @@ TEST(Worker, GradientsAreAveragedFromTheSameWeights) {
   ASSERT_TRUE(second.Join().ok());
   ASSERT_TRUE(joining.get().ok());
   EXPECT_EQ(second.kernel(), first.kernel());
-  for (int round = 1; round <= 5; ++round) {
+  for (const float round : {1.0f, 2.0f, 3.0f, 4.0f, 5.0f}) {
     Trainer one(1.0f * round);
     Trainer two(3.0f * round);
     auto other = std::async(std::launch::async, [&] {
