@@ -76,8 +76,10 @@ def test_bytes_are_those_of_the_interfaces_and_each_side_has_some(quick):
         assert moved["start"] > 2 * model
         assert moved["training"] > 0
     exchanges = runs["dense"]["steps"] // 10 * runs["dense"]["workers"]
-    assert runs["dense"]["bytes"]["training"] == pytest.approx(2 * model * exchanges, rel=0.2)
-    assert runs["elastic"]["bytes"]["training"] < runs["dense"]["bytes"]["training"] / 20
+    # One that is due while another is under way does not take place.
+    whole = 2 * model * exchanges
+    assert whole / 4 < runs["dense"]["bytes"]["training"] < 1.2 * whole
+    assert runs["elastic"]["bytes"]["training"] < whole / 20
 
 
 def test_strategies_move_the_whole_model_in_each_step(quick):
