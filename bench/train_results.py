@@ -92,6 +92,8 @@ def _bytes(results: Results) -> list[Row]:
     made = []
     for name, (shown, moved, target) in others.items():
         tasks = [task for task in moved if task in ours]
+        if not tasks:  # Only another part was measured.
+            continue
         made.append(
             Worst(
                 Ratio(f"bytes_vs_{name}", f"{shown}, a sample", target),
