@@ -25,7 +25,7 @@
 namespace tensorlightning {
 
 inline constexpr size_t kShardEntries = size_t{1} << 18;  // 1 MiB of floats.
-inline constexpr size_t kSmallTensorEntries = 2048;
+inline constexpr size_t kSmallTensorEntries = 1024;
 
 struct Shard {
   size_t begin;      // In the wire vector.

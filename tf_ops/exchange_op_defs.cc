@@ -161,6 +161,9 @@ REGISTER_OP("TlStatistics")
     .Output("json: string")
     .SetIsStateful()
     .SetShapeFn(ScalarShape)
-    .Doc("The worker's account as a JSON object: steps, exchanges, bytes, ...");
+    .Doc(R"doc(
+The worker's account as a JSON object: steps, exchanges, bytes, ... Of one that
+has left, its last one.
+)doc");
 
 }  // namespace tensorlightning

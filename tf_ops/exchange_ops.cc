@@ -181,11 +181,19 @@ class FactOp final : public tf::OpKernel {
 
   void Compute(OpKernelContext* ctx) override {
     std::shared_ptr<SharedWorker> shared;
-    OP_REQUIRES_OK(ctx, FindWorkerOf(ctx, shared));
-    const Worker& worker = *shared->worker;
+    const absl::Status found = FindWorkerOf(ctx, shared);
     if constexpr (fact == Fact::kStatistics) {
-      OP_REQUIRES_OK(ctx, SetScalar(ctx, tf::tstring(worker.StatisticsJson())));
+      // Also of one that has left.
+      const tf::Tensor& number = ctx->input(0);
+      const std::string text = found.ok() ? shared->worker->StatisticsJson()
+                               : number.NumElements() == 1
+                                   ? LastStatistics(number.flat<int64_t>()(0))
+                                   : "";
+      if (text.empty()) OP_REQUIRES_OK(ctx, found);
+      OP_REQUIRES_OK(ctx, SetScalar(ctx, tf::tstring(text)));
     } else {
+      OP_REQUIRES_OK(ctx, found);
+      const Worker& worker = *shared->worker;
       const uint32_t number =
           fact == Fact::kRank ? worker.rank() : worker.live();
       OP_REQUIRES_OK(ctx, SetScalar(ctx, static_cast<int32_t>(number)));

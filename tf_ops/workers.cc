@@ -19,6 +19,7 @@ constexpr std::chrono::duration<int, std::milli> kForOthers{600'000};
 struct Registry {
   std::mutex mutex;
   std::map<int64_t, std::shared_ptr<SharedWorker>> workers;
+  std::map<int64_t, std::string> last_statistics;  // Of those that have left.
   int64_t next = 1;
   pid_t process = 0;  // That the workers' threads run in; 0: none yet.
 };
@@ -78,9 +79,17 @@ void RemoveWorker(int64_t number) {
     if (found == registry.workers.end()) return;
     removed = std::move(found->second);
     registry.workers.erase(found);
+    registry.last_statistics[number] = removed->worker->StatisticsJson();
   }
   // Whoever waits in another op lets go of it, the last one destroys it.
   removed->worker->Interrupt();
+}
+
+std::string LastStatistics(int64_t number) {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  const auto found = registry.last_statistics.find(number);
+  return found == registry.last_statistics.end() ? "" : found->second;
 }
 
 InterruptWatch::InterruptWatch() {

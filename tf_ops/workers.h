@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "comm/worker/worker.h"
 
@@ -30,6 +31,8 @@ int64_t AddWorker(std::shared_ptr<SharedWorker> worker);
 // Null when there is none of this number (any more).
 std::shared_ptr<SharedWorker> FindWorker(int64_t number);
 void RemoveWorker(int64_t number);
+// The statistics of one that was removed; empty if there was none.
+std::string LastStatistics(int64_t number);
 
 // Notices Ctrl-C while it lives. Python's own handler only takes a note, which
 // nobody reads before the op that waits has returned; so waits look here. What

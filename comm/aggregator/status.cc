@@ -19,6 +19,7 @@ std::string Service::StatusJson() const {
     }
     const AggregatorTotals totals = Totals();
     all.Add("live", totals.live);
+    all.Add("known", members_.All().size());  // Also those that have left.
     all.Add("connections", totals.connections);
     all.Add("turned_away", totals.turned_away);
     all.Add("pushes", totals.pushes);

@@ -111,9 +111,15 @@ std::optional<Error> ClientCore::TakeExchangeError() {
   return std::exchange(exchange_error_, std::nullopt);
 }
 
+void ClientCore::HearOf(uint32_t live) {
+  uint32_t most = most_live();
+  while (live > most && !most_live_.compare_exchange_weak(most, live)) {
+  }
+}
+
 void ClientCore::SetLive(uint32_t live) {
   live_.store(live, std::memory_order_relaxed);
-  if (live > 1) met_others_.store(true, std::memory_order_relaxed);
+  HearOf(live);
 }
 
 Status ClientCore::WaitFor(const char* what, std::chrono::milliseconds patience,
@@ -182,10 +188,12 @@ void ClientCore::CutConnections() {
   });
 }
 
-void ClientCore::StartExchange() {
+void ClientCore::StartExchange(bool everything) {
   busy_.store(true, std::memory_order_relaxed);
-  asio::post(strand_,
-             [self = shared_from_this()] { self->Spawn(self->RunExchange()); });
+  asio::post(strand_, [self = shared_from_this(), everything] {
+    if (everything) self->SendEverything();
+    self->Spawn(self->RunExchange());
+  });
 }
 
 // ---- Questions. -------------------------------------------------------------

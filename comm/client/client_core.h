@@ -50,13 +50,17 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   ClientCounts& counts() { return counts_; }
   uint32_t rank() const { return static_cast<uint32_t>(rank_.load()); }
   uint32_t live() const { return live_.load(std::memory_order_relaxed); }
+  uint32_t most_live() const {
+    return most_live_.load(std::memory_order_relaxed);
+  }
 
   // Live workers, for the policy; 0: there has never been another.
   uint32_t company() const {
     return alone() ? 0 : std::max<uint32_t>(live(), 1);
   }
   // Whether there has never been another worker.
-  bool alone() const { return !met_others_.load(std::memory_order_relaxed); }
+  bool alone() const { return most_live() <= 1; }
+  void MeetOthers() { HearOf(2); }
 
   // Pushes that the centre had seen when this worker first heard of it; of the
   // shard that had seen the most.
@@ -70,7 +74,8 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::span<float> staging() { return staging_; }
   bool busy() const { return busy_.load(std::memory_order_acquire); }
   // Starts an exchange of what is staged. !busy() and no correction waiting.
-  void StartExchange();
+  // `everything`: it, and all after it, are not pruned.
+  void StartExchange(bool everything);
   bool correction_waiting() const {
     return correction_.load(std::memory_order_acquire);
   }
@@ -154,6 +159,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   void Notify();
   void Fail(Error error);
   void SetLive(uint32_t live);
+  void HearOf(uint32_t live);
 
   // client_links.cc
   void Spawn(Awaitable<void> coroutine);
@@ -175,6 +181,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
 
   // client_exchange.cc
   Awaitable<void> RunExchange();
+  void SendEverything();
   Awaitable<bool> PrepareRound();
   void PushAgain(ShardLine& line, uint32_t shard);
   void SendPush(ShardLine& line, uint32_t shard);
@@ -231,7 +238,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::atomic<int64_t> rank_{0};
   std::atomic<bool> has_rank_{false};
   std::atomic<uint32_t> live_{1};
-  std::atomic<bool> met_others_{false};
+  std::atomic<uint32_t> most_live_{1};
   std::atomic<uint64_t> first_version_{0};
   std::atomic<int> coroutines_{0};
   ClientCounts counts_;

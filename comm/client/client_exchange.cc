@@ -71,6 +71,15 @@ Awaitable<void> ClientCore::RunExchange() {
   FinishIfDone();
 }
 
+void ClientCore::SendEverything() {
+  size_t largest = push_.size();
+  for (ShardLine& line : lines_) {
+    line.worker->SendEverything();
+    largest = std::max(largest, line.worker->MaxPushBytes());
+  }
+  push_.resize(largest);
+}
+
 // In a synchronous rule all shards must go round together: two workers that are
 // a round apart on one shard, and not on another, would wait for each other for
 // ever. So a round begins when all shards can take part, or not at all.

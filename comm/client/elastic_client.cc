@@ -109,7 +109,7 @@ Result<bool> ElasticClient::Collect(Tensors tensors) {
   return true;
 }
 
-Result<bool> ElasticClient::Exchange(Tensors tensors) {
+Result<bool> ElasticClient::Exchange(Tensors tensors, bool everything) {
   if (std::optional<Error> failure = core_->failure()) return *failure;
   if (std::optional<Error> error = core_->TakeExchangeError()) return *error;
   const bool averages = core_->options().policy.rule == Rule::kAverage;
@@ -125,7 +125,7 @@ Result<bool> ElasticClient::Exchange(Tensors tensors) {
     return false;
   }
   core_->map().Gather(tensors, core_->staging());
-  core_->StartExchange();
+  core_->StartExchange(everything);
   core_->options().schedule->Started(tensors);
   return true;
 }
@@ -169,6 +169,19 @@ Status ElasticClient::Pull(Tensors tensors) {
   return status;
 }
 
+Status ElasticClient::ReadView(Tensors tensors) {
+  Status status = core_->map().CheckSizes(tensors);
+  if (status.ok()) status = core_->WaitUntilIdle(core_->options().patience);
+  if (!status.ok()) return status;
+  if (core_->alone()) {
+    return Error{ErrorCode::kUnavailable,
+                 "there has never been another worker"};
+  }
+  status = core_->StageView();
+  if (status.ok()) core_->map().Scatter(core_->staging(), tensors);
+  return status;
+}
+
 Status ElasticClient::Finish(Tensors tensors) {
   const bool averages = core_->options().policy.rule == Rule::kAverage;
   Status status = averages ? Pull(tensors)
@@ -185,6 +198,8 @@ Result<std::string> ElasticClient::AggregatorStatus() {
 
 uint32_t ElasticClient::rank() const { return core_->rank(); }
 uint32_t ElasticClient::live() const { return core_->live(); }
+uint32_t ElasticClient::most_live() const { return core_->most_live(); }
+void ElasticClient::MeetOthers() { core_->MeetOthers(); }
 bool ElasticClient::alone() const { return core_->alone(); }
 bool ElasticClient::came_late() const { return core_->first_version() > 0; }
 const ClientCounts& ElasticClient::counts() const { return core_->counts(); }

@@ -107,8 +107,9 @@ class ElasticClient {
   Result<bool> Step(Tensors tensors, uint64_t steps = 1);
 
   // The same whatever the schedule says. (Under a gradient policy what has come
-  // back must have been collected: it is an error otherwise.)
-  Result<bool> Exchange(Tensors tensors);
+  // back must have been collected: it is an error otherwise.) `everything`: for
+  // the last one, which is not pruned.
+  Result<bool> Exchange(Tensors tensors, bool everything = false);
   // Adds what has come back (under a gradient policy: replaces the tensors by
   // the mean of gradients). Whether there was anything.
   Result<bool> Collect(Tensors tensors);
@@ -127,6 +128,10 @@ class ElasticClient {
   // a gradient policy that is the sum of all gradients.) Who has never had
   // company is its own centre: the tensors stay as they are.
   Status Pull(Tensors tensors);
+  // What this worker knows of the centre, which costs no traffic. Waits for
+  // what is under way; what has come back must have been collected. Who has
+  // never had company knows nothing of it: kUnavailable.
+  Status ReadView(Tensors tensors);
   // Waits for what is under way, pulls the centre (not under a gradient
   // policy), leaves.
   Status Finish(Tensors tensors);
@@ -141,6 +146,10 @@ class ElasticClient {
 
   uint32_t rank() const;
   uint32_t live() const;
+  // The most that it has ever heard of at once.
+  uint32_t most_live() const;
+  // Tells it that it is not alone, if it has not heard so itself.
+  void MeetOthers();
   // Whether there has never been another worker.
   bool alone() const;
   // Whether others had pushed before this worker joined.

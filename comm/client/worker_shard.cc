@@ -11,6 +11,9 @@
 namespace tensorlightning {
 namespace {
 
+const Compression kEverything{SelectionRule::ChunkTopK(1.0),
+                              ValueCode::kFloat32};
+
 Compression UpOf(const Policy& policy, const Shard& shard) {
   return shard.dense ? DenseCompression(policy.up.values) : policy.up;
 }
@@ -31,8 +34,10 @@ class AveragingShard final : public WorkerShard {
   Result<Emitted> Step(std::span<float> staged, uint32_t live,
                        std::span<std::byte> out) override {
     const bool mirror = policy_.mirror || live == 0;
-    // What is owed beside a mirror is in the model still: it counts once.
-    if (std::exchange(mirrored_, mirror) && !mirror) {
+    // What is owed beside a mirror is in the model still: it counts once. And
+    // in the end, changes of long ago, all at once, would lead too far.
+    const bool was_mirror = std::exchange(mirrored_, mirror);
+    if (!mirror && (was_mirror || everything_)) {
       Status cleared = ClearOwed();
       if (!cleared.ok()) return cleared.error();
     }
@@ -63,6 +68,10 @@ class AveragingShard final : public WorkerShard {
     return state_->ApplyReply(reply);
   }
   void Deliver(std::span<float>, uint32_t) override {}
+  void SendEverything() override {
+    up_ = kEverything;
+    everything_ = true;
+  }
   Status Owe(const Message& lost) override { return state_->Owe(lost); }
   Status ReadView(std::span<float> view) const override {
     return state_->ReadView(view);
@@ -84,7 +93,8 @@ class AveragingShard final : public WorkerShard {
   Compression up_;
   std::unique_ptr<WorkerState> state_;
   std::shared_ptr<WorkerScratch> scratch_;
-  bool mirrored_ = false;  // By the last step.
+  bool mirrored_ = false;    // By the last step.
+  bool everything_ = false;  // Is to be sent from now on.
 };
 
 class GradientShard final : public WorkerShard {
@@ -147,6 +157,8 @@ class GradientShard final : public WorkerShard {
       news_[i] = 0.0f;
     }
   }
+
+  void SendEverything() override { up_ = kEverything; }
 
   Status Owe(const Message& lost) override {
     Status status = CheckNotHuge(lost, "the lost push");

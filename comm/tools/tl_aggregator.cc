@@ -4,7 +4,10 @@
 // logs to stderr, and ends on SIGTERM or SIGINT after a last snapshot.
 
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <array>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <cerrno>
 #include <csignal>
@@ -40,6 +43,7 @@ struct Settings {
   int64_t max_workers = 4096;
   int64_t threads = 2;
   std::string congestion;
+  bool until_stdin_ends = false;
   std::string log = "text";
   std::string log_level = "info";
 };
@@ -80,6 +84,9 @@ Flags MakeFlags(Settings& settings) {
   flags.Add("threads", &settings.threads, "N", "threads of the pool");
   flags.Add("congestion", &settings.congestion, "NAME",
             "TCP's congestion control: cubic, bbr, ...");
+  flags.Add("until-stdin-ends", &settings.until_stdin_ends,
+            "end, after a last snapshot, when whoever started it is gone: when "
+            "its standard input is closed");
   flags.AddChoice("log", &settings.log, {"text", "json"}, "format of the log");
   flags.AddChoice("log-level", &settings.log_level,
                   {"debug", "info", "warning", "error", "none"},
@@ -193,6 +200,17 @@ void RaiseFileLimit() {
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Reads and forgets what comes. The end comes when the last process that holds
+// the other side has closed it, or was killed.
+void StopWhenEnded(asio::posix::stream_descriptor& input,
+                   asio::io_context& context) {
+  static std::array<char, 256> ignored;
+  input.async_read_some(asio::buffer(ignored), [&](SysError error, size_t) {
+    if (error) return context.stop();
+    StopWhenEnded(input, context);
+  });
+}
+
 int Complain(const Error& error) {
   std::cerr << "tl-aggregator: " << error.message << "\n";
   return error.code == ErrorCode::kInvalidArgument ? 2 : 1;
@@ -227,7 +245,18 @@ int Main(std::span<const char* const> arguments) {
     std::cout << "listening on " << endpoint.ToString() << " " << whom << "\n"
               << std::flush;
   }
-  signals.async_wait([](SysError, int) {});
+  signals.async_wait([&context](SysError, int) { context.stop(); });
+  asio::posix::stream_descriptor input(context);
+  if (settings.until_stdin_ends) {
+    SysError unusable;
+    // A file or /dev/null can't be waited for: they have ended already.
+    input.assign(::dup(STDIN_FILENO), unusable);
+    if (unusable) {
+      return Complain({ErrorCode::kInvalidArgument,
+                       "--until-stdin-ends: standard input is no pipe"});
+    }
+    StopWhenEnded(input, context);
+  }
   context.run();
   const Status stopped = (*aggregator)->Stop();
   return stopped.ok() ? 0 : Complain(stopped.error());

@@ -121,6 +121,8 @@ Status LoadWorker::WaitUntilIdle() {
 }
 
 Result<std::span<const float>> LoadWorker::Centre() {
+  // Even if it has met nobody yet: not its own model, which then counts as one.
+  client_->MeetOthers();
   const Status pulled = client_->Pull(tensors_);
   if (!pulled.ok()) return pulled.error();
   return std::span<const float>(values_);

@@ -1,6 +1,7 @@
 #include "comm/worker/worker.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -18,6 +19,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPoll{20};
 constexpr uint64_t kPeriodsPerMirror = 10;
+constexpr std::chrono::milliseconds kBetweenLooks{100};
+// For slower workers, at the end.
+constexpr std::chrono::milliseconds kLongestEnd{600'000};
 
 // The one registry of this process: aggregators that others may be using.
 struct Embedded {
@@ -72,6 +76,18 @@ Secret RandomSecret() {
       {reinterpret_cast<const char*>(nonce.data()), nonce.size()});
 }
 
+// Of a member of the aggregator's account; 0 if it is not there.
+uint64_t NumberIn(std::string_view json, const std::string& name) {
+  const std::string key = "\"" + name + "\":";
+  const size_t found = json.find(key);
+  uint64_t number = 0;
+  if (found != std::string_view::npos) {
+    const char* const begin = json.data() + found + key.size();
+    std::from_chars(begin, json.data() + json.size(), number);
+  }
+  return number;
+}
+
 uint64_t Sum(const ElasticClient* a, const ElasticClient* b,
              std::atomic<uint64_t> ClientCounts::*count) {
   uint64_t sum = 0;
@@ -91,9 +107,13 @@ Worker::Worker(WorkerOptions options, Layout layout,
       interrupted_([told = told_to_stop_, also = std::move(interrupted)] {
         return told->load() || (also && also());
       }),
-      begun_(Clock::now()) {}
+      begun_(Clock::now()) {
+  if (options_.report != 0) report_ = ProgressReport::FromEnvironment();
+}
 
-Worker::~Worker() = default;
+Worker::~Worker() {
+  if (joined_) Report(/*done=*/true);
+}
 
 Result<std::unique_ptr<Worker>> Worker::Begin(
     WorkerOptions options, const Layout& layout, Tensors weights,
@@ -240,7 +260,8 @@ Result<bool> Worker::Joined(Tensors weights,
     if (!status.ok()) return TooLate(status);
     // Who comes later than the first round takes part in the next one, whoever
     // else has gone by then.
-    while (!client_->came_late() && weights_client_->live() < options_.size) {
+    while (!client_->came_late() &&
+           weights_client_->most_live() < options_.size) {
       if (Clock::now() >= until || interrupted_()) {
         return TooLate(
             Error{ErrorCode::kTimedOut,
@@ -259,6 +280,7 @@ Result<bool> Worker::Joined(Tensors weights,
 
 Result<bool> Worker::Step(Tensors weights, uint64_t steps) {
   steps_.fetch_add(steps, std::memory_order_relaxed);
+  if (report_.IsDue()) Report(/*done=*/false);
   if (weights_client_ == nullptr) return client_->Step(weights, steps);
   if (client_->rank() != 0 || client_->alone()) return false;
   const Result<bool> mirrored = weights_client_->Step(weights, steps);
@@ -285,26 +307,87 @@ Status Worker::Pull(Tensors weights) {
   return client_->Pull(weights);
 }
 
+Status Worker::Show(Tensors weights, Tensors shown) {
+  Status status = client_->Wait(options_.patience());
+  if (!status.ok()) return status;
+  if (weights_client_ == nullptr) {
+    const Result<bool> collected = client_->Collect(weights);
+    if (!collected.ok()) return collected.error();
+    if (!client_->alone()) return client_->ReadView(shown);
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    std::copy(weights[i].begin(), weights[i].end(), shown[i].begin());
+  }
+  return Done{};
+}
+
+// What has been learned since the last exchange.
+Status Worker::LastExchange(Tensors weights) {
+  Status status = client_->Wait(options_.patience());
+  if (!status.ok()) return status;
+  const Result<bool> last = client_->Exchange(weights, options_.ends_apart());
+  if (!last.ok()) return last.error();
+  return client_->Wait(options_.patience());
+}
+
+Status Worker::TakeFinal(Tensors weights, bool own) {
+  if (!own) return client_->Pull(weights);
+  const Result<bool> collected = client_->Collect(weights);
+  return collected.ok() ? Status(Done{}) : collected.error();
+}
+
+void Worker::Leave() {
+  client_->Leave();
+  if (weights_client_ != nullptr) weights_client_->Leave();
+}
+
 Status Worker::Finish(Tensors weights, bool own) {
   if (std::exchange(finished_, true)) return Done{};
   Status status = Done{};
-  if (weights_client_ == nullptr && !client_->alone()) {
-    // What has been learned since the last exchange.
-    status = client_->Wait(options_.patience());
-    if (status.ok()) {
-      const Result<bool> last = client_->Exchange(weights);
-      if (!last.ok()) status = last.error();
-    }
-    if (status.ok()) status = client_->Wait(options_.patience());
-    if (status.ok() && !own) status = client_->Pull(weights);
-    if (status.ok() && own) {
-      const Result<bool> collected = client_->Collect(weights);
-      if (!collected.ok()) status = collected.error();
-    }
+  // Who comes when this one has gone finds all of its work in the centre.
+  const bool leaves_work = options_.ends_apart() || !client_->alone();
+  if (weights_client_ == nullptr && leaves_work) {
+    status = LastExchange(weights);
+    if (status.ok()) status = TakeFinal(weights, own);
   }
-  client_->Leave();
-  if (weights_client_ != nullptr) weights_client_->Leave();
+  Leave();
   return status;
+}
+
+Status Worker::FinishTogether(Tensors weights, bool own) {
+  if (rank() != 0 || weights_client_ != nullptr || options_.size <= 1 ||
+      options_.ends_apart()) {
+    return Finish(weights, own);
+  }
+  if (std::exchange(finished_, true)) return Done{};
+  Status status = LastExchange(weights);
+  if (status.ok()) status = WaitForOthersToLeave();
+  if (status.ok()) status = TakeFinal(weights, own);
+  Leave();
+  return status;
+}
+
+// Who was never there may still be starting; who was and is gone has ended.
+Status Worker::WaitForOthersToLeave() {
+  const auto begin = Clock::now();
+  while (true) {
+    // Its account is newer than what this worker has heard, and knows also who
+    // came and went meanwhile.
+    const Result<std::string> account = client_->AggregatorStatus();
+    if (!account.ok()) return account.error();
+    const uint64_t known = NumberIn(*account, "known");
+    if (known > 1) client_->MeetOthers();
+    const auto waited = Clock::now() - begin;
+    const bool all_came =
+        known >= options_.size || waited > options_.patience();
+    if (all_came && NumberIn(*account, "live") <= 1) return Done{};
+    if (waited > std::max(kLongestEnd, options_.patience())) return Done{};
+    if (interrupted_()) {
+      return Error{ErrorCode::kTimedOut,
+                   "interrupted while other workers had not ended yet"};
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
 }
 
 // ---- Gradients. -------------------------------------------------------------
@@ -400,9 +483,11 @@ Status Worker::AverageMeanwhile(Tensors gradients) {
       pending_[i][j] += std::exchange(gradients[i][j], 0.0f);
     }
   }
+  // First this: what ends after it is collected by the next call.
+  const bool busy = client_->busy();
   const Result<bool> collected = client_->Collect(gradients);
   if (!collected.ok()) return collected.error();
-  if (client_->busy()) return Done{};
+  if (busy) return Done{};
   std::vector<std::span<float>> owed(pending_.begin(), pending_.end());
   const Result<bool> started = client_->Exchange(owed);
   if (!started.ok()) return started.error();
@@ -418,6 +503,32 @@ Status Worker::AverageMeanwhile(Tensors gradients) {
 
 uint32_t Worker::rank() const { return client_->rank(); }
 uint32_t Worker::live() const { return client_->live(); }
+
+namespace {
+
+double Mean(uint64_t sum, uint64_t count) {
+  return static_cast<double>(sum) /
+         static_cast<double>(std::max<uint64_t>(count, 1));
+}
+
+}  // namespace
+
+void Worker::Report(bool done) {
+  const ClientCounts& counts = client_->counts();
+  const ElasticClient* const weights = shown_weights_client_.load();
+  report_.Send(
+      {.steps = steps_.load(),
+       .loss = loss_,
+       .sent = Sum(client_.get(), weights, &ClientCounts::bytes_sent),
+       .received = Sum(client_.get(), weights, &ClientCounts::bytes_received),
+       .dense = counts.dense_bytes.load(),
+       .exchanges = counts.exchanges.load(),
+       .density = options_.density,
+       .staleness = Mean(counts.staleness.load(), counts.pushes.load()),
+       .live = live(),
+       .policy = options_.policy,
+       .done = done});
+}
 
 std::string Worker::StatisticsJson() const {
   const ClientCounts& counts = client_->counts();
@@ -446,13 +557,9 @@ std::string Worker::StatisticsJson() const {
     all.Add("resyncs", sum(&ClientCounts::resyncs));
     all.Add("not_finite", sum(&ClientCounts::not_finite));
     all.Add("refused", sum(&ClientCounts::refused));
-    const double pushes =
-        static_cast<double>(std::max<uint64_t>(counts.pushes.load(), 1));
-    all.Add("staleness", static_cast<double>(counts.staleness.load()) / pushes);
-    const double exchanges =
-        static_cast<double>(std::max<uint64_t>(counts.exchanges.load(), 1));
+    all.Add("staleness", Mean(counts.staleness.load(), counts.pushes.load()));
     all.Add("steps_behind",
-            static_cast<double>(counts.steps_behind.load()) / exchanges);
+            Mean(counts.steps_behind.load(), counts.exchanges.load()));
     all.Add("latency_ms",
             std::chrono::duration<double, std::milli>(counts.latency.Mean())
                 .count());

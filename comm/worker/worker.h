@@ -20,12 +20,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/aggregator/aggregator.h"
 #include "comm/client/elastic_client.h"
 #include "comm/layout.h"
+#include "comm/worker/progress_report.h"
 #include "comm/worker/worker_options.h"
 #include "kernels/result.h"
 
@@ -51,9 +53,16 @@ class Worker {
   // Whether no exchange is under way (any more).
   Result<bool> Wait(std::chrono::milliseconds patience);
   Status Pull(Tensors weights);
+  // The centre as this worker knows it, for who wants to look at it: into
+  // `shown`, and `weights` are up to date. Waits for an exchange under way, and
+  // costs no traffic. Without others the centre is the weights.
+  Status Show(Tensors weights, Tensors shown);
   // A last exchange, and the centre into the weights; with `own` they stay as
   // they are. Then it leaves.
   Status Finish(Tensors weights, bool own);
+  // The same, but rank 0 stays until all others have had their last exchange:
+  // what it ends with is the work of all. Others don't wait.
+  Status FinishTogether(Tensors weights, bool own);
 
   // Under a gradient policy: this worker's gradients become the mean of all.
   // Waits for the others, unless the policy is gradient-async: then what has
@@ -61,6 +70,8 @@ class Worker {
   Status AverageGradients(Tensors gradients);
 
   const WorkerOptions& options() const { return options_; }
+  // For the launcher's live line, with options.report.
+  void set_loss(double loss) { loss_ = loss; }
 
   // Ends waiting calls, now and later.
   void Interrupt() { told_to_stop_->store(true); }
@@ -76,10 +87,15 @@ class Worker {
   Status BeginWeights(Tensors weights);
   Result<ClientOptions> MakeClientOptions() const;
   Result<bool> TooLate(const Status& status) const;
+  Status LastExchange(Tensors weights);
+  Status WaitForOthersToLeave();
+  Status TakeFinal(Tensors weights, bool own);
+  void Leave();
   Status WaitForRound();
   void AccelerateAlone(Tensors gradients);
   Status AverageTogether(Tensors gradients);
   Status AverageMeanwhile(Tensors gradients);
+  void Report(bool done);
 
   const WorkerOptions options_;
   const Layout layout_;
@@ -97,6 +113,8 @@ class Worker {
   bool joined_ = false;
   bool finished_ = false;
   std::atomic<uint64_t> steps_{0};
+  ProgressReport report_;
+  std::optional<double> loss_;
   // Gradient policies: owed while an exchange is under way, or a mean that came
   // too late for its call, or, alone, the velocity.
   std::vector<std::vector<float>> pending_;

@@ -35,7 +35,9 @@ const std::map<std::string, Field, std::less<>>& Fields() {
       {"attempt", &WorkerOptions::attempt},
       {"secret_file", &WorkerOptions::secret_file},
       {"tls_ca", &WorkerOptions::tls_ca},
-      {"patience_s", &WorkerOptions::patience_s}};
+      {"patience_s", &WorkerOptions::patience_s},
+      {"ending", &WorkerOptions::ending},
+      {"report", &WorkerOptions::report}};
   return fields;
 }
 
@@ -173,6 +175,14 @@ Status WorkerOptions::Check() const {
     return BadValue("patience_s", std::to_string(patience_s),
                     "seconds, above 0");
   }
+  if (ending != "together" && ending != "apart") {
+    return BadValue("ending", ending, "it is together or apart");
+  }
+  if (ends_apart() && is_gradient()) {
+    return Bad("ending=apart is for policies that average weights, not for " +
+               policy);
+  }
+  if (report > 1) return Bad("report=" + std::to_string(report) + ": 0 or 1");
   if (size < 1) return Bad("size=0: a job has at least one worker");
   if (rank < kAnyRank) {
     return BadValue("rank", std::to_string(rank), "ranks count from 0");

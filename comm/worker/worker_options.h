@@ -25,9 +25,9 @@ struct WorkerOptions {
   std::string policy = "elastic";  // elastic, local, dense, gradient[-async].
   uint64_t period = 10;            // Steps between two exchanges.
   double beta = 0.9;               // elastic, dense: beta / p is the pull.
-  double density = 0.01;           // Share of the entries in a push ...
-  double reply_density = 0.03;     // ... and in its reply.
-  int bits = 4;                    // Of a value: 32, 16, 8, 4, 2.
+  double density = 0.03;           // Share of the entries in a push ...
+  double reply_density = 0.05;     // ... and in its reply.
+  int bits = 2;                    // Of a value: 32, 16, 8, 4, 2.
   std::string when = "period";     // Or adaptive: when the model has changed.
   double change = 0.01;            // adaptive: by this share of its norm.
   double momentum = 0.0;           // gradient: the optimizer's, applied here.
@@ -41,6 +41,10 @@ struct WorkerOptions {
   std::string secret_file;
   std::string tls_ca;
   double patience_s = 60.0;
+  // together: rank 0 ends with the work of all. apart: workers come and go as
+  // they like; each one's last exchange is unpruned, and waits for nobody.
+  std::string ending = "together";
+  uint32_t report = 0;  // 1: tells the launcher how it goes (TL_REPORT_FD).
 
   // Settings are separated by newlines if there is one, else by blanks. Errors
   // name the setting, its value, and what is allowed.
@@ -50,6 +54,7 @@ struct WorkerOptions {
   Status Check() const;
 
   bool is_gradient() const { return policy.starts_with("gradient"); }
+  bool ends_apart() const { return ending == "apart"; }
   std::chrono::milliseconds patience() const;
 
   // The same for an ElasticClient; of its options, what is not said here is

@@ -71,29 +71,29 @@ size_t EntriesOf(const ShardMap& map, ShardRange range) {
 }
 
 TEST(ShardMap, PutsSmallTensorsAtTheEndInShardsOfTheirOwn) {
-  // 2048 is small, 2049 is not.
-  const Layout layout = LayoutOf({2048, kShardEntries, 3, 2049});
+  // 1024 is small, 1025 is not.
+  const Layout layout = LayoutOf({1024, kShardEntries, 3, 1025});
   const ShardMap map(layout);
-  const size_t sparse = kShardEntries + 2049;
+  const size_t sparse = kShardEntries + 1025;
   EXPECT_EQ(std::vector(map.shards().begin(), map.shards().end()),
             (std::vector<Shard>{{0, kShardEntries, false},
-                                {kShardEntries, 2049, false},
-                                {sparse, 2051, true}}));
+                                {kShardEntries, 1025, false},
+                                {sparse, 1027, true}}));
   Model model(layout);
   std::vector<float> wire(map.entries());
   map.Gather(model.spans, wire);
   EXPECT_EQ(wire[0], model.values[1][0]);
   EXPECT_EQ(wire[kShardEntries], model.values[3][0]);
   EXPECT_EQ(wire[sparse], model.values[0][0]);
-  EXPECT_EQ(wire[sparse + 2048], model.values[2][0]);
+  EXPECT_EQ(wire[sparse + 1024], model.values[2][0]);
 }
 
 TEST(ShardMap, CutsManySmallTensorsToo) {
-  const ShardMap map(LayoutOf(std::vector<uint64_t>(200, 2048)));
+  const ShardMap map(LayoutOf(std::vector<uint64_t>(400, 1024)));
   ASSERT_EQ(map.shards().size(), 2u);
   EXPECT_EQ(map.shards()[0], (Shard{0, kShardEntries, true}));
   EXPECT_EQ(map.shards()[1],
-            (Shard{kShardEntries, 200 * 2048 - kShardEntries, true}));
+            (Shard{kShardEntries, 400 * 1024 - kShardEntries, true}));
 }
 
 TEST(ShardMap, EveryEntryBelongsToExactlyOneShardOfItsKind) {

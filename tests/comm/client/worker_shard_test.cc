@@ -70,6 +70,36 @@ TEST(AveragingShard, AloneItMirrorsTheModelAndChangesNothingOfIt) {
   EXPECT_LT(apart, 0.5) << "the centre must have followed";
 }
 
+// The share of dense averaging: neither pruned, nor more than that.
+TEST(AveragingShard, TheLastPushIsAllOfThisStepsShareAndNothingElse) {
+  Policy policy = Policy::Elastic();
+  policy.up = {SelectionRule::ChunkTopK(0.01), ValueCode::kBits2};
+  Pushes pushes(policy);
+  ASSERT_TRUE(pushes.shard().Load(std::vector<float>(kEntries)).ok());
+  for (uint32_t i = 0; i < 5; ++i) {
+    std::vector<float> staged = Noise(10 + i);
+    pushes.Step(staged, 2);
+  }
+  std::vector<float> view(kEntries);
+  ASSERT_TRUE(pushes.shard().ReadView(view).ok());
+  const std::vector<float> model = Noise(20);
+  std::vector<float> staged = model;
+  pushes.shard().SendEverything();
+  std::vector<std::byte> out(pushes.shard().MaxPushBytes());
+  const Result<Emitted> emitted = pushes.shard().Step(staged, 2, out);
+  ASSERT_TRUE(emitted.ok());
+  EXPECT_EQ(emitted->kept, kEntries);
+  const Result<Message> message =
+      Message::Parse(std::span(out).first(emitted->bytes), kEntries);
+  ASSERT_TRUE(message.ok());
+  std::vector<float> sent(kEntries);
+  DecodeAdd(*message, sent, 1.0f);
+  for (size_t j = 0; j < kEntries; ++j) {
+    const double share = policy.For(2).push * (double{model[j]} - view[j]);
+    ASSERT_NEAR(sent[j], share, 1e-5) << j;
+  }
+}
+
 TEST(AveragingShard, WhatTheMirrorDidNotSendCountsOnceWhenOthersCome) {
   Policy policy = Policy::Local();
   policy.up = {SelectionRule::ChunkTopK(0.01), ValueCode::kFloat32};

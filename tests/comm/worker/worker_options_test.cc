@@ -55,6 +55,14 @@ TEST(WorkerOptions, WhatIsGivenWinsOverTheEnvironment) {
   EXPECT_DOUBLE_EQ(options->density, 0.5);
 }
 
+TEST(WorkerOptions, WorkersThatEndApartAverageWeights) {
+  EXPECT_EQ(ErrorOf("ending=apart policy=local"), "");
+  EXPECT_NE(ErrorOf("ending=never").find("together or apart"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf("ending=apart policy=gradient").find("average weights"),
+            std::string::npos);
+}
+
 TEST(WorkerOptions, ErrorsNameTheSettingAndWhatIsAllowed) {
   EXPECT_NE(ErrorOf("perid=3").find("there is no setting 'perid'"),
             std::string::npos);

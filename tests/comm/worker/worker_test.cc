@@ -1,8 +1,11 @@
 #include "comm/worker/worker.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <chrono>
+#include <cstdlib>
 #include <future>
 #include <limits>
 #include <memory>
@@ -93,6 +96,34 @@ TEST(Worker, AloneNothingOfItsModelIsEverChanged) {
   }
 }
 
+// Workers that end apart may never meet: one goes on where the other has ended.
+TEST(Worker, WhoEndsApartLeavesAllOfItsWorkInTheCentre) {
+  for (const char* policy : {"elastic", "local"}) {
+    const auto aggregator = StartAggregator();
+    const std::string settings = At(*aggregator) +
+                                 "size=2 period=1 density=0.01 ending=apart "
+                                 "policy=" +
+                                 policy + " ";
+    Trainer first(1.0f);
+    ASSERT_TRUE(first.Begin(settings + "rank=0").ok());
+    ASSERT_TRUE(first.Join().ok());
+    for (size_t i = 0; i < first.kernel().size(); ++i) {
+      first.kernel()[i] += 0.001f * static_cast<float>(i);
+    }
+    ASSERT_TRUE(first.worker().Step(first.tensors(), 1).ok());
+    ASSERT_TRUE(first.worker().FinishTogether(first.tensors(), false).ok());
+
+    Trainer second(7.0f);
+    ASSERT_TRUE(second.Begin(settings + "rank=1").ok());
+    ASSERT_TRUE(second.Join().ok());
+    for (size_t i = 0; i < first.kernel().size(); ++i) {
+      ASSERT_NEAR(second.kernel()[i], 1.0f + 0.001f * static_cast<float>(i),
+                  1e-5)
+          << policy << " " << i;
+    }
+  }
+}
+
 TEST(Worker, TwoStartFromTheSameWeightsAndEndWithTheCentre) {
   const auto aggregator = StartAggregator();
   Trainer first(1.0f);
@@ -118,6 +149,102 @@ TEST(Worker, TwoStartFromTheSameWeightsAndEndWithTheCentre) {
     ASSERT_LT(std::chrono::steady_clock::now(), until) << "both have left";
     std::this_thread::sleep_for(kSlice);
   }
+}
+
+TEST(Worker, ShowsTheCentreAndKeepsItsWeights) {
+  const auto aggregator = StartAggregator();
+  Trainer first(1.0f);
+  Trainer second(1.0f);
+  ASSERT_TRUE(first.Begin(At(*aggregator) + "rank=0 size=2 policy=dense").ok());
+  ASSERT_TRUE(
+      second.Begin(At(*aggregator) + "rank=1 size=2 policy=dense").ok());
+  ASSERT_TRUE(first.Join().ok());
+  ASSERT_TRUE(second.Join().ok());
+  for (float& value : second.kernel()) value += 1.0f;
+  for (int i = 0; i < 3; ++i) {
+    for (Trainer* each : {&second, &first}) {
+      ASSERT_TRUE(each->worker().Exchange(each->tensors()).ok());
+      while (!*each->worker().Wait(kSlice)) {
+      }
+    }
+  }
+  Trainer shown(0.0f);
+  const auto received = [&first] {
+    const std::string all = first.worker().StatisticsJson();
+    const std::string name = R"("bytes_received":)";
+    return std::stoull(all.substr(all.find(name) + name.size()));
+  };
+  const uint64_t before = received();
+  ASSERT_TRUE(first.worker().Show(first.tensors(), shown.tensors()).ok());
+  EXPECT_LT(received(), before + 1000) << "a pong, but no model";
+  EXPECT_GT(shown.kernel()[0], 1.2f);
+  EXPECT_FLOAT_EQ(shown.bias()[0], 1.0f);
+  EXPECT_NE(first.kernel()[0], shown.kernel()[0]);
+}
+
+TEST(Worker, AloneItShowsItself) {
+  Trainer trainer(3.0f);
+  ASSERT_TRUE(trainer.Begin("").ok());
+  ASSERT_TRUE(trainer.Join().ok());
+  Trainer shown(0.0f);
+  ASSERT_TRUE(trainer.worker().Show(trainer.tensors(), shown.tensors()).ok());
+  EXPECT_EQ(shown.kernel(), trainer.kernel());
+}
+
+TEST(Worker, RankZeroEndsWithTheWorkOfThoseWhoEndLater) {
+  const auto aggregator = StartAggregator();
+  const std::string settings =
+      At(*aggregator) + "size=2 policy=dense period=1 ";
+  Trainer first(1.0f);
+  Trainer second(1.0f);
+  ASSERT_TRUE(first.Begin(settings + "rank=0").ok());
+  ASSERT_TRUE(second.Begin(settings + "rank=1").ok());
+  ASSERT_TRUE(first.Join().ok());
+  ASSERT_TRUE(second.Join().ok());
+  std::future<Status> ended = std::async(std::launch::async, [&first] {
+    return first.worker().FinishTogether(first.tensors(), false);
+  });
+  EXPECT_EQ(ended.wait_for(milliseconds(300)), std::future_status::timeout);
+  for (float& value : second.kernel()) value = 9.0f;
+  ASSERT_TRUE(second.worker().FinishTogether(second.tensors(), false).ok());
+  const Status status = ended.get();
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  EXPECT_GT(first.kernel()[0], 3.0f);
+  EXPECT_EQ(first.kernel(), second.kernel());
+}
+
+TEST(Worker, RankZeroWaitsForWhoWasNeverThereOnlyAsLongAsItsPatience) {
+  const auto aggregator = StartAggregator();
+  Trainer trainer(1.0f);
+  Result<WorkerOptions> options =
+      WorkerOptions::Parse(At(*aggregator) + "rank=0 size=2 patience_s=0.5");
+  ASSERT_TRUE(options.ok());
+  ASSERT_TRUE(trainer.BeginWith(*options).ok());
+  ASSERT_TRUE(trainer.Join().ok());
+  EXPECT_TRUE(trainer.worker().FinishTogether(trainer.tensors(), false).ok());
+  EXPECT_EQ(trainer.kernel()[0], 1.0f);
+}
+
+TEST(Worker, TellsTheLauncherOfItsSteps) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  setenv("TL_REPORT_FD", std::to_string(ends[1]).c_str(), 1);
+  {
+    Trainer trainer(1.0f);
+    ASSERT_TRUE(trainer.Begin("report=1").ok());
+    ASSERT_TRUE(trainer.Join().ok());
+    trainer.worker().set_loss(0.5);
+    ASSERT_TRUE(trainer.worker().Step(trainer.tensors(), 7).ok());
+    ASSERT_TRUE(trainer.worker().Step(trainer.tensors(), 5).ok());
+  }
+  unsetenv("TL_REPORT_FD");
+  std::string said(1 << 12, '\0');
+  said.resize(static_cast<size_t>(read(ends[0], said.data(), said.size())));
+  EXPECT_NE(said.find(R"("step":7,"done":false)"), std::string::npos) << said;
+  EXPECT_NE(said.find(R"("step":12,"done":true)"), std::string::npos) << said;
+  EXPECT_NE(said.find(R"("loss":0.5)"), std::string::npos) << said;
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST(Worker, GradientsAreAveragedFromTheSameWeights) {
