@@ -1,14 +1,16 @@
 #!/bin/bash
 # Brings a Debian 12 machine to where everything here builds and runs; does nothing when it is there.
 #
-# Debian packages come from packages.txt, Python's from requirements.txt. The venv and Bazel's disk
-# cache live in the user's cache, so that a second clone finds them; .venv is a link to the former.
+# Debian packages come from packages.txt, Python's from requirements.txt, Caffe from an older Debian
+# (or it is the user's own, in CAFFE_ROOT). A second, small venv has another Spark, for tests. The
+# venvs, Caffe and Bazel's disk cache live in the user's cache, so that a second clone finds them;
+# .venv, .venv-spark4 and .caffe are links to the first three.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Debian's own, which packages.txt brings: the same on every machine, whatever else is on PATH.
 readonly PYTHON=/usr/bin/python3
-readonly STEPS=4
+readonly STEPS=6
 
 die() {
   printf 'setup: %s\n' "$*" >&2
@@ -54,30 +56,59 @@ install_packages() {
     apt-get -q install -y --no-install-recommends "${missing[@]}"
 }
 
-make_venv() {
-  local version key venv
+# A venv in the user's cache, and a link to it: what a list of requirements says. With a lender, also
+# everything of that venv that is not in the list.
+make_venv() { # step link list [lender]
+  local version key venv link=$2 list=$3 lender=${4:-}
   version=$("$PYTHON" --version)
   [[ "$version" == "Python 3.11."* ]] || die "$PYTHON is $version; this needs Python 3.11"
-  key=$( (cat requirements.txt && echo "$version") | sha256sum | cut -c1-16)
-  venv="$CACHE/venv-$key"
+  key=$( (cat "$list" && echo "$version${lender:+ $lender}") | sha256sum | cut -c1-16)
+  venv="$CACHE/${link#.}-$key"
   # The marker is written last: a venv without it was interrupted, and is made anew.
   if [[ ! -e "$venv/.complete" ]]; then
-    step 3 "Python packages: $(grep -c '==' requirements.txt) into a venv in the user's cache"
+    step "$1" "Python packages: $(grep -c '==' "$list") into a venv in the user's cache"
     rm -rf "$venv"
     "$PYTHON" -m venv "$venv"
-    "$venv/bin/python" -m pip install --no-deps --disable-pip-version-check -r requirements.txt
+    "$venv/bin/python" -m pip install --no-deps --disable-pip-version-check -r "$list"
+    # Only now: pip must not see what is lent.
+    [[ -z "$lender" ]] || echo "$lender/lib/python3.11/site-packages" \
+      >"$venv/lib/python3.11/site-packages/lent.pth"
     touch "$venv/.complete"
   fi
-  [[ "$(readlink .venv)" == "$venv" ]] || ln -sfn "$venv" .venv
+  [[ "$(readlink "$link")" == "$venv" ]] || ln -sfn "$venv" "$link"
+}
+
+# What tools/caffe/install.sh has to say if it can't is all that is lost: what needs Caffe is skipped.
+install_caffe() {
+  local key prefix status=0
+  if [[ -n "${CAFFE_ROOT:-}" ]]; then
+    [[ -d "$CAFFE_ROOT" ]] || die "CAFFE_ROOT is $CAFFE_ROOT, which is no folder"
+    [[ "$(readlink .caffe)" == "$CAFFE_ROOT" ]] || ln -sfn "$CAFFE_ROOT" .caffe
+    return
+  fi
+  key=$(cat tools/caffe/*.sh | sha256sum | cut -c1-16)
+  prefix="$CACHE/caffe-$key"
+  if [[ ! -e "$prefix/.complete" ]]; then
+    step 5 "Caffe, as Debian built it, into the user's cache"
+    tools/caffe/install.sh "$prefix" || status=$?
+    if ((status == 75)); then
+      rm -f .caffe
+      echo "setup: goes on without Caffe: what needs it is skipped" >&2
+      return
+    fi
+    ((status == 0)) || die "Caffe could not be installed (see above)"
+  fi
+  [[ "$(readlink .caffe)" == "$prefix" ]] || ln -sfn "$prefix" .caffe
 }
 
 configure_bazel() {
   local wanted
   # Not by the link: another venv must be another name, or Bazel would not look at it.
-  printf -v wanted '%s\n%s' "build --disk_cache=$CACHE/bazel-disk" \
-    "common --repo_env=TF_PYTHON=$(readlink .venv)/bin/python"
+  printf -v wanted '%s\n%s\n%s' "build --disk_cache=$CACHE/bazel-disk" \
+    "common --repo_env=TF_PYTHON=$(readlink .venv)/bin/python" \
+    "common --repo_env=CAFFE_ROOT=$(readlink .caffe || true)"
   [[ -r user.bazelrc && "$(<user.bazelrc)" == "$wanted" ]] && return
-  step 4 "Bazel's disk cache, in the user's cache, and where TensorFlow is"
+  step 6 "Bazel's disk cache, in the user's cache, and where TensorFlow and Caffe are"
   echo "$wanted" >user.bazelrc
 }
 
@@ -88,6 +119,8 @@ exec 9>"$CACHE/setup.lock"
 flock -n 9 || { echo "setup: waiting for another one to finish" && flock 9; }
 step 1 "looking at what is there"
 install_packages
-make_venv
+make_venv 3 .venv requirements.txt
+make_venv 4 .venv-spark4 requirements-spark4.txt "$(readlink .venv)"
+install_caffe
 configure_bazel
 echo "setup: everything is in place"

@@ -1,5 +1,6 @@
 """The Keras examples, as users run them: alone, and with tlrun."""
 
+import json
 import os
 import re
 import subprocess
@@ -14,9 +15,9 @@ DEADLINE_S = 240
 SMALL = ["--epochs=1", "--samples=2000"]
 
 
-def run(name: str, *arguments: str, workers: int = 0) -> str:
+def run(name: str, *arguments: str, workers: int = 0, options: tuple[str, ...] = ()) -> str:
     """What it has printed; with tlrun, if a number of workers is given."""
-    launcher = [sys.executable, "-m", "tensorlightning.launch", "-np", str(workers)]
+    launcher = [sys.executable, "-m", "tensorlightning.launch", "-np", str(workers), *options]
     program = [sys.executable, str(ROOT / "examples" / name), *arguments]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("TL_")}
     ran = subprocess.run(
@@ -55,8 +56,15 @@ def test_an_lstm_learns_with_two_workers():
 
 
 @pytest.mark.parametrize("arguments", [[], ["--gradients"]])
-def test_a_loop_of_ones_own_learns_with_two_workers(arguments):
-    assert accuracy(run("custom_loop.py", *SMALL, *arguments, workers=2)) > 55
+def test_a_loop_of_ones_own_learns_with_two_workers(arguments, tmp_path):
+    summary = tmp_path / "summary.json"
+    told = (f"--summary-json={summary}",)
+    assert accuracy(run("custom_loop.py", *SMALL, *arguments, workers=2, options=told)) > 55
+    # tlrun has heard of all steps, though nobody in Python counts them.
+    reports = [worker["report"] for worker in json.loads(summary.read_text())["workers"]]
+    assert [report["done"] for report in reports] == [True, True]
+    # The last ones may come while another op has the worker.
+    assert all(report["step"] >= 20 and report["sent"] > 0 for report in reports)
 
 
 def test_without_a_launcher_there_is_one_worker():

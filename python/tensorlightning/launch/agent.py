@@ -24,7 +24,7 @@ import sys
 import time
 from pathlib import Path
 
-from tensorlightning.launch import processes, protocol
+from tensorlightning.launch import caffe, processes, protocol
 from tensorlightning.launch.addresses import address_of_interface
 from tensorlightning.launch.outbox import Outbox
 from tensorlightning.launch.programs import ProgramMissingError, find_program
@@ -192,6 +192,8 @@ class Agent:
             raise CommandMissingError(
                 f"there is no command {program!r}: not in {self._folder}, and not on PATH"
             )
+        if caffe.is_caffe(program):
+            caffe.find_plugin(self._environment)
         for tool in tools:
             find_program(tool, self._environment)
 
@@ -228,6 +230,7 @@ class Agent:
                 command = [str(find_program(command[0], environment)), *command[1:]]
             elif path := self._path_of(command[0]):
                 command = [path, *command[1:]]
+                environment |= caffe.loaded(path, environment)
             process = Watched(who, command, environment, self._folder, self._outbox)
         except (OSError, ValueError, ProgramMissingError, LookupError) as error:
             message = {

@@ -5,7 +5,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent.parent
+from tensorlightning import _files
+from tensorlightning._files import PACKAGE
 
 
 class ProgramMissingError(LookupError):
@@ -20,6 +21,8 @@ def find_program(name: str, environment: Mapping[str, str] = os.environ) -> Path
     for folder in folders:
         if os.access(folder / name, os.X_OK) and (folder / name).is_file():
             return (folder / name).absolute()
+    if archived := _files.unpacked(f"bin/{name}"):
+        return archived
     if found := shutil.which(name, path=environment.get("PATH")):
         return Path(found).absolute()
     raise ProgramMissingError(
