@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import machine
@@ -24,30 +24,15 @@ import train_results
 import train_speed
 from report import BenchmarkError
 from rich.console import Console
-from tensorlightning import _library
-from tensorlightning.launch.programs import find_program
-from train_fleet import Fleet, Outcome
+from rich.markup import escape
+from train_fleet import Fleet, Outcome, Programs
 from train_learning import Side, spec_of
 from train_models import TASKS
-from train_peers import Peers
-from train_plan import FAST, FULL, PAIR, QUICK, QUICKEST, SLOW, Size
+from train_peers import PeerOutcome, Peers
+from train_plan import FAST, FULL, PAIR, PAIR_POLICY, QUICK, QUICKEST, SLOW, Size
 from train_results import Results
 
 PARTS = ("learning", "pair", "strategies", "speed")
-
-
-@dataclass(frozen=True)
-class Programs:
-    tl_aggregator: Path
-
-    @classmethod
-    def find(cls) -> "Programs":
-        """As workers and tlrun find them."""
-        try:
-            _library.path()
-            return cls(find_program("tl-aggregator"))
-        except (ImportError, LookupError) as error:
-            raise BenchmarkError(f"{error} (make bench-train does all of it)") from error
 
 
 class Benchmark:
@@ -76,12 +61,13 @@ class Benchmark:
 
     def _learn(self, fleet: Fleet, name: str) -> None:
         size, task = self._size, TASKS[name]
-        sides = self.results.sides.setdefault(name, {})
+        sides: dict[str, Side] = {}
         for policy in ("one", *size.policies[name]):
             self._look()
             first = spec_of(task, policy, size, 1 if policy == "one" else size.team)
             tuned = policy in ("one", QUICKEST)
             sides[policy] = train_learning.learn(fleet, first, size, tuned, self._said)
+        self.results.sides[name] = sides
 
     def _pair(self, fleet: Fleet) -> None:
         """One worker, then two, seed by seed: what disturbs one disturbs the other."""
@@ -89,10 +75,10 @@ class Benchmark:
         task = TASKS["cnn" if "cnn" in size.steps else next(iter(size.steps))]
         known = self.results.sides.get(task.name, {})
         fleet.set_rate(SLOW)
-        runs: dict[str, list[Outcome]] = {"one": [], QUICKEST: []}
+        runs: dict[str, list[Outcome]] = {"one": [], PAIR_POLICY: []}
         for seed in size.seeds:
             self._look()
-            for policy, workers in (("one", 1), (QUICKEST, PAIR)):
+            for policy, workers in (("one", 1), (PAIR_POLICY, PAIR)):
                 spec = replace(spec_of(task, policy, size, workers), seed=seed)
                 if policy in known:
                     spec = replace(spec, rate=known[policy].outcomes[0].spec.rate)
@@ -101,7 +87,7 @@ class Benchmark:
                 runs[policy].append(ran)
             self._said(f"{task.name}: one worker and two, {SLOW}")
         self.results.one = Side("one", runs["one"], [])
-        self.results.pair = Side(QUICKEST, runs[QUICKEST], [])
+        self.results.pair = Side(PAIR_POLICY, runs[PAIR_POLICY], [])
 
     def _speed(self, fleet: Fleet) -> None:
         for link in (SLOW, FAST):
@@ -120,12 +106,13 @@ class Benchmark:
             self._said(f"{name}: speed")
 
         if "strategies" in parts:
-            by_task = self.results.peers.setdefault(strategy, {})
+            by_task: dict[str, PeerOutcome] = {}
             with train_peers.peers(strategy, size.team, FAST) as peers:
                 for task in size.steps:
                     peers.begin(task, TASKS[task].rates[0], 10 * size.peer_steps)
                     peers.train(2)
                     by_task[task] = peers.train(2 + size.peer_steps)
+                self.results.peers[strategy] = by_task
                 self._said(f"{name}: bytes")
                 if "speed" in parts and size.team == PAIR:
                     measure_speed(peers)
@@ -175,7 +162,13 @@ def main(console: Console) -> None:
     parts = list(dict.fromkeys(options.only or PARTS))
     with report.progress(console, "starting the workers", size.announced(parts)) as said:
         benchmark = Benchmark(programs, size, said)
-        benchmark.run(parts)
+        try:
+            benchmark.run(parts)
+        except BenchmarkError as error:
+            # An hour of results is not thrown away for the part that failed.
+            if not (benchmark.results.sides or benchmark.results.speeds):
+                raise
+            console.print(f"[yellow]Not all was measured: {escape(str(error))}[/]")
     results = benchmark.results
     facts["free_cores"] = round(statistics.median(benchmark.free_cores), 1)
     shown = train_results.rows(results)
@@ -185,11 +178,13 @@ def main(console: Console) -> None:
         "Training with several workers", ["measured"], ["against", "which has", "ratio"], shown
     )
     if results.sides:
-        train_plots.draw(results.sides, options.plot)
         facts["plot"] = options.plot.name
     document = train_results.to_json(results, shown, facts)
+    # First what took an hour to find out.
     report.finish(console, table, remarks(results, shown, facts), options.json, document)
     if results.sides:
+        options.plot.parent.mkdir(parents=True, exist_ok=True)
+        train_plots.draw(results.sides, options.plot)
         console.print(f"The curves are in {options.plot}", highlight=False, soft_wrap=True)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from report import BenchmarkError
 
 # As in comm/shards.h: tensors of up to so many entries come last, and travel dense.
-SMALL_TENSOR_ENTRIES = 2048
+SMALL_TENSOR_ENTRIES = 1024
 SNAPSHOT_EVERY_MS = 100
 WAIT_SECONDS = 60
 _CRC_BYTES = 4

@@ -17,7 +17,10 @@ import numpy as np
 import train_centre
 import train_hosts
 from cluster.network import Network
-from comm_programs import Programs, started
+from comm_programs import started
+from report import BenchmarkError
+from tensorlightning import _library
+from tensorlightning.launch.programs import find_program
 from train_hosts import Process, ask_all, bytes_sent
 from train_models import TASKS
 
@@ -26,6 +29,20 @@ SERVER = 0  # the host of the aggregator
 ALONE = ("one", "none")
 # Whose centre is no model: every worker's own is looked at.
 BY_GRADIENT = ("gradient", "gradient-async")
+
+
+@dataclass(frozen=True)
+class Programs:
+    tl_aggregator: Path
+
+    @classmethod
+    def find(cls) -> "Programs":
+        """As workers and tlrun find them."""
+        try:
+            _library.path()
+            return cls(find_program("tl-aggregator"))
+        except (ImportError, LookupError) as error:
+            raise BenchmarkError(f"{error} (make bench-train does all of it)") from error
 
 
 @dataclass(frozen=True)

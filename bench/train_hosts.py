@@ -16,8 +16,9 @@ import machine
 from comm_programs import MORTAL
 from report import BenchmarkError
 
-# The networks of the tests are good for benchmarks too.
+# The networks of the tests are good for benchmarks too; tl-aggregator is found as tlrun finds it.
 sys.path.insert(0, str(machine.ROOT / "tests"))
+sys.path.insert(0, str(machine.ROOT / "python"))
 from cluster.network import Host, Network
 
 PATIENCE_SECONDS = 600
@@ -32,11 +33,17 @@ QUIET = {
 class Process:
     """A script of bench/ that answers each line with one line."""
 
-    def __init__(self, host: Host, script: str, environment: dict[str, str] | None = None):
+    def __init__(
+        self,
+        host: Host,
+        script: str,
+        environment: dict[str, str] | None = None,
+        python: str | Path = sys.executable,
+    ):
         self.host, self.name = host, f"{script} at {host.address}"
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = host.popen(
-            [*MORTAL, sys.executable, Path(__file__).parent / script],
+            [*MORTAL, python, Path(__file__).parent / script],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,

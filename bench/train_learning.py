@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from train_fleet import Fleet, Outcome, Spec
 from train_models import TASKS, Task
-from train_plan import PAIR, RATE, RATE_OF_TEXT, SETTINGS, Size
+from train_plan import PAIR, SETTINGS, Size, place_of_rate
 
 # One worker's plateau is what it has at the end: the mean of so many evaluations.
 PLATEAU_POINTS = 1
@@ -80,12 +80,11 @@ def mean(values) -> float:
 
 def spec_of(task: Task, policy: str, size: Size, workers: int) -> Spec:
     """At a learning rate that is known to be good."""
-    place = RATE_OF_TEXT if task.metric == "bpc" else RATE.get(policy, 1)
     return Spec(
         task.name,
         policy,
         workers,
-        task.rates[min(place, len(task.rates) - 1)],
+        task.rates[place_of_rate(task.name, policy)],
         size.steps_of(task.name, policy, workers),
         seed=size.seeds[0],
         evaluations=size.evaluations,

@@ -15,16 +15,26 @@ DEFAULT = "elastic"
 # The policy that needs the fewest steps, and the share of one worker's steps that it is given.
 QUICKEST = "gradient"
 QUICKEST_STEPS = 0.5
-# The same for two workers.
+# Of two workers time counts, and this one waits for nobody.
+PAIR_POLICY = "local"
 PAIR_STEPS = 0.625
 # Settings that are not the defaults.
 SETTINGS: dict[str, dict] = {
     "gradient": {"density": 0.1, "reply_density": 0.3, "bits": 4},
     "local": {"period": 4, "density": 0.03, "reply_density": 0.06},
 }
-# Which of a task's learning rates a policy takes whose rate is not tuned in the run.
-RATE = {"elastic": 2, "dense": 2, "local": 2}
-RATE_OF_TEXT = 1
+# Which of a task's learning rates is taken where it is not tuned in the run: the best of those that
+# bench/tune.py tried. Sparse averaging of a plain recurrent net wants half of dense averaging's.
+_RATES = {"mlp": 2, "cnn": 2, "simple_rnn": 1, "lstm": 2}
+_OTHER_RATES = {
+    ("simple_rnn", "elastic"): 0,
+    # Tuned in a whole run; this is for a part of one.
+    ("cnn", "one"): 1,
+}
+
+
+def place_of_rate(task: str, policy: str) -> int:
+    return _OTHER_RATES.get((task, policy), _RATES.get(task, 0))
 
 
 @dataclass(frozen=True)
@@ -44,10 +54,9 @@ class Size:
     slow_steps: int  # of strategies that wait for the network
 
     def steps_of(self, task: str, policy: str, workers: int) -> int:
-        share = 1.0
-        if policy == QUICKEST:
-            share = PAIR_STEPS if workers == PAIR < self.team else QUICKEST_STEPS
-        return int(share * self.steps[task])
+        if policy == PAIR_POLICY and workers == PAIR < self.team:
+            return int(PAIR_STEPS * self.steps[task])
+        return int((QUICKEST_STEPS if policy == QUICKEST else 1) * self.steps[task])
 
     def announced(self, parts: Sequence[str]) -> int:
         """How many steps of progress there are, about."""

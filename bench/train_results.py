@@ -130,17 +130,17 @@ def _accuracy(results: Results) -> list[Row]:
 
 
 def _time(results: Results) -> list[Row]:
-    made = []
+    made: list[Row] = []
     reached = {task: results.quickest(task) for task in results.sides}
-    policies = ", ".join(quick[0] for quick in reached.values() if quick) or "none"
-    made.append(
-        Worst(
-            Ratio("steps_to_accuracy_4", "one worker's steps", 2.0),
-            [policies],
-            ", ".join(f"{results.sides[task]['one'].plateau:.2f}" for task in reached),
-            [quick[1] if quick else 0.0 for quick in reached.values()],
+    if reached:
+        made.append(
+            Worst(
+                Ratio("steps_to_accuracy_4", "one worker's steps", 2.0),
+                [", ".join(quick[0] for quick in reached.values() if quick) or "none"],
+                ", ".join(f"{results.sides[task]['one'].plateau:.2f}" for task in reached),
+                [quick[1] if quick else 0.0 for quick in reached.values()],
+            )
         )
-    )
     if results.one and results.pair:
         ratio = to_accuracy(results.one, results.pair, "seconds") or 0.0
         made.append(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tensorlightning.environment import local_rank, local_size, rank, size
 
 if TYPE_CHECKING:
-    from tensorlightning import datasets
+    from tensorlightning import datasets, spark
     from tensorlightning.checkpoint import Checkpoint
     from tensorlightning.data import shard
     from tensorlightning.exchanging import Exchanger, exchanger
@@ -38,6 +38,7 @@ __all__ = [
     "rank",
     "shard",
     "size",
+    "spark",
     "statistics",
 ]
 
@@ -53,8 +54,8 @@ _MODULE_OF = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "datasets":
-        return importlib.import_module("tensorlightning.datasets")
+    if name in ("datasets", "spark"):
+        return importlib.import_module(f"tensorlightning.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'tensorlightning' has no attribute '{name}'")
     module = importlib.import_module(f"tensorlightning.{_MODULE_OF[name]}")

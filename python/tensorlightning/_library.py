@@ -9,21 +9,22 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from tensorlightning import _files
+
 NAME = "libtensorlightning_tf.so"
 FOR_OTHERS_MS = 600_000
 
 
 def path() -> Path:
-    """Where the library is: $TL_TF_LIBRARY, or beside this file."""
+    """Where the library is: $TL_TF_LIBRARY, or the package's own."""
     if given := os.environ.get("TL_TF_LIBRARY"):
         if Path(given).is_file():
             return Path(given).resolve()
         raise ImportError(f"TL_TF_LIBRARY={given} names no file: unset it, or build that file")
-    beside = Path(__file__).resolve().parent / NAME
-    if beside.is_file():
-        return beside
+    if own := _files.find(NAME):
+        return own
     raise ImportError(
-        f"TensorLightning's ops are not built: there is no {beside}. "
+        f"TensorLightning's ops are not built: there is no {_files.PACKAGE / NAME}. "
         "In a clone run `make tf`; otherwise install the wheel, which has them"
     )
 

@@ -20,10 +20,18 @@ _STEPS_BETWEEN_LOOKS = 8
 class Averaging:
     """One worker's part in it, from the first weights to the last."""
 
-    def __init__(self, weights: Callable[[], Sequence[Any]], options: Options, job: str, own: bool):
-        """`own`: the weights stay this worker's own at the end."""
+    def __init__(
+        self,
+        weights: Callable[[], Sequence[Any]],
+        options: Options,
+        job: str,
+        own: bool,
+        **settings: Any,
+    ):
+        """`own`: the weights stay this worker's own at the end. `settings` are the Worker's."""
         self._weights = weights
         self._options, self._job, self._own = options, job, own
+        self._settings = settings
         self._calls = 0
         self.worker: Worker | None = None
 
@@ -32,7 +40,7 @@ class Averaging:
         weights = self._weights() if built else []
         if not weights:
             return False
-        self.worker = Worker(weights, self._options, self._job)
+        self.worker = Worker(weights, self._options, self._job, **self._settings)
         self.worker.join()
         return True
 
@@ -60,7 +68,7 @@ class Averaging:
         if self.worker is None:
             environment.say("has trained alone: the model had no weights, or there was no step")
             return
-        if environment.size() == 1:
+        if environment.size() == 1 or environment.ends_apart():
             self.worker.finish(self._own)
             return
         self._exchange_now()

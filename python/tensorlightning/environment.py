@@ -47,6 +47,11 @@ def local_size() -> int:
     return _number("TL_LOCAL_SIZE")
 
 
+def ends_apart() -> bool:
+    """Whether workers come and go as they like, and nobody waits for others at the end."""
+    return os.environ.get("TL_ENDING") == "apart"
+
+
 def job() -> str:
     """The job's name at the aggregator."""
     return os.environ.get("TL_JOB") or "default"

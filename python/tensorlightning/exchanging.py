@@ -9,7 +9,6 @@ import tensorflow as tf
 from tensorlightning import _ops
 from tensorlightning.averaging import Averaging
 from tensorlightning.options import Options
-from tensorlightning.report import Reporter
 from tensorlightning.worker import next_job
 
 
@@ -26,8 +25,7 @@ class Exchanger:
                 "tl.DistributedOptimizer"
             )
         chosen = list(variables)
-        self._training = Averaging(lambda: chosen, options, next_job(), final == "own")
-        self._reporter = Reporter()
+        self._training = Averaging(lambda: chosen, options, next_job(), final == "own", report=1)
         if not self._training.begin():
             raise ValueError("tl.exchanger() was given no variables: build the model first")
         self._worker = self._training.worker
@@ -43,9 +41,7 @@ class Exchanger:
             return _ops.tl_step(worker.number, tf.cast(steps, tf.int64), worker.handles)
         if not worker.joined:
             raise RuntimeError("this exchanger has finished: make another one")
-        started = worker.step(int(steps))
-        self._reporter.step(int(steps), None, self.statistics)
-        return started
+        return worker.step(int(steps))
 
     def pull(self) -> None:
         """The centre, as it is now, into the variables. Training can go on."""
@@ -64,9 +60,8 @@ class Exchanger:
     def finish(self) -> None:
         """A last exchange, and waits for the others' last; the variables then hold the centre."""
         if self._worker.joined:
-            statistics = self.statistics()
+            self.statistics()  # What it says afterwards.
             self._training.finish()
-            self._reporter.finish(None, statistics)
 
     def leave(self) -> None:
         """Leaves at once; the variables stay as they are."""

@@ -42,8 +42,10 @@ class GradientAverager:
                 f"policy={self._options.policy!r} waits for all workers: TL_SIZE must say how many "
                 "there are (tlrun sets it)"
             )
-        momentum = {"momentum": self.momentum} if self.momentum else {}
-        self.worker = Worker(trainable, self._options, self._job, number=self.number, **momentum)
+        settings = {"momentum": self.momentum} if self.momentum else {}
+        # Who counts the steps tells the launcher of them; otherwise fit()'s callback does.
+        settings["report"] = int(self._counts_steps)
+        self.worker = Worker(trainable, self._options, self._job, number=self.number, **settings)
         self.worker.join()
 
     def mean(self, gradients: Sequence[Any], key: Callable[[Any], Any], of: Sequence[Any]) -> list:

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tensorlightning import environment, trainings
+from tensorlightning import environment, interrupts, trainings
 from tensorlightning.averaging import Averaging
 from tensorlightning.checkpoint import Checkpoint
 from tensorlightning.gradients import Gradients
@@ -114,6 +114,7 @@ class Elastic(keras.callbacks.Callback):
         subject = self.model if kind is Gradients else _weights_of(self.model)
         training = kind(subject, self._options, next_job(), self._own)
         trainings.register(self.model, training)
+        interrupts.watch()
         self._reporter = Reporter()
         if self._checkpoint is not None:
             self._checkpoint.set_model(self.model)
@@ -133,6 +134,7 @@ class Elastic(keras.callbacks.Callback):
         training = trainings.of(self.model)
         training.step(steps)
         self._reporter.step(steps, logs, training.statistics)
+        interrupts.check()
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         if self._checkpoint is not None:

@@ -41,7 +41,7 @@ class Reporter:
             rate = (self._steps - self._rate_steps) / (now - self._rate_time)
             line["steps_per_s"] = round(rate, 2)
         self._rate_steps, self._rate_time = self._steps, now
-        line |= _of_logs(logs or {}) | _of_statistics(statistics)
+        line |= _of_logs(logs or {}) | statistics_by_name(statistics)
         text = (json.dumps(line) + "\n").encode()
         if len(text) > _LONGEST_LINE:
             line.pop("metrics", None)
@@ -88,5 +88,6 @@ _NAMES = {
 }
 
 
-def _of_statistics(statistics: dict[str, Any]) -> dict[str, Any]:
+def statistics_by_name(statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """As reports name them: what a launcher, or a driver, shows."""
     return {ours: statistics[name] for name, ours in _NAMES.items() if name in statistics}

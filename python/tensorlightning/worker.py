@@ -40,6 +40,12 @@ def next_job() -> str:
     return environment.job() if number == 1 else environment.beside(environment.job(), str(number))
 
 
+def count_anew() -> None:
+    """This process begins another run: its next training is the job itself, and not beside it."""
+    global _numbers
+    _numbers = itertools.count(1)
+
+
 def slot() -> tf.Variable:
     """Holds a worker's number for graphs, which outlive workers. NOBODY: it has left."""
     with tf.init_scope(), tf.device("CPU:0"):
@@ -155,7 +161,6 @@ class Worker:
 
     def finish(self, own: bool = False) -> None:
         """A last exchange; the variables then hold the centre, unless `own`; and leaves."""
-        self._remember()
         try:
             with _interruptible():
                 _ops.tl_finish(self._number, self.handles, own=own)

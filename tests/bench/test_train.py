@@ -50,7 +50,7 @@ def built():
 @pytest.fixture(scope="module")
 def quick(bench, built, tmp_path_factory):
     """What a quick run has printed, its JSON, and its plot."""
-    path = tmp_path_factory.mktemp("train") / "train.json"
+    path = tmp_path_factory.mktemp("train") / "out" / "train.json"  # The folder is made.
     ran = bench("train.py", "--quick", f"--json={path}")
     assert ran.returncode == 0, ran.stderr
     return ran.stdout, json.loads(path.read_text()), path.with_suffix(".png")

@@ -3,11 +3,12 @@
 import json
 import re
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 from cluster.wait import until
-from integration.processes import Aggregator, Load, run
+from integration.processes import Aggregator, Load, command_of, environment_with, run
 
 MODEL = ["--layout=kernel:64x64,bias:64", "--workers=2", "--step=0"]
 EXCHANGES = [*MODEL, "--steps=10", "--period=1", "--check"]
@@ -20,6 +21,21 @@ def secret_file(tmp_path) -> Path:
     path.touch(0o600)
     path.write_text(SECRET + "\n")
     return path
+
+
+def test_it_ends_with_whoever_started_it_after_a_last_snapshot(tmp_path):
+    command = command_of(
+        "tl-aggregator", "--listen=127.0.0.1:0", "--until-stdin-ends", f"--snapshot-dir={tmp_path}"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment_with(), **pipes) as started:
+        where = started.stdout.readline().split()[2]
+        ran = run("tl-load", f"--aggregator={where}", *EXCHANGES)
+        assert ran.returncode == 0, ran.stderr
+        assert started.poll() is None
+        started.stdin.close()
+        assert started.wait(20) == 0
+    assert list(tmp_path.glob("snapshot-*.tls"))
 
 
 def refusal(*flags: str, **variables: str) -> str:

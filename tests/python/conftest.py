@@ -2,6 +2,9 @@
 
 import os
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import tf_library
@@ -10,8 +13,10 @@ from integration.processes import Aggregator
 from . import nursery as nurseries
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Some virtual machines claim AMX and do not have it: there plain TensorFlow dies of bfloat16.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 # Where to find what was built is no setting.
-KEPT = ("TL_TF_LIBRARY", "TL_PROGRAMS", "TL_TEST_PROGRAMS")
+KEPT = ("TL_CAFFE_DRIVER", "TL_TF_LIBRARY", "TL_PROGRAMS", "TL_TEST_PROGRAMS")
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +33,18 @@ def ops():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TL_TF_LIBRARY", str(tf_library.library()))
         return _library.load()
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel, as `make wheel` builds it."""
+    out = tmp_path_factory.mktemp("dist")
+    built = [f"--library={tf_library.library()}", f"--aggregator={tf_library.aggregator()}"]
+    command = [sys.executable, tf_library.ROOT / "tools/wheel.py", *built, f"--out={out}"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (made,) = out.iterdir()
+    return made
 
 
 @pytest.fixture(scope="session")

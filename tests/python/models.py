@@ -23,7 +23,7 @@ def dense(seed: int = 1) -> keras.Model:
             keras.Input((FEATURES,)),
             keras.layers.Dense(
                 160, activation="relu"
-            ),  # More than 2,048 entries: these are pruned.
+            ),  # More than 1,024 entries: these are pruned.
             keras.layers.Dense(CLASSES),
         ]
     )

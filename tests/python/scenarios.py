@@ -1,7 +1,10 @@
 """What worker processes of tests do; see nursery.py. Each returns what JSON can hold."""
 
+import contextlib
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +163,31 @@ def endless(
     elastic = tl.Elastic(policy=policy, period=1, patience=patience)
     _fit(model, elastic, _Says(stop), epochs=1_000_000)
     return _account(model)
+
+
+def drops_control_c() -> dict[str, Any]:
+    """A Ctrl-C in the second step comes to nothing, as in a __del__ of TensorFlow's."""
+
+    class Drops(keras.callbacks.Callback):
+        steps = 0
+
+        def on_train_batch_begin(self, batch, logs=None):
+            self.steps += 1
+            if self.steps == 2:
+                with contextlib.suppress(KeyboardInterrupt):
+                    os.kill(os.getpid(), signal.SIGINT)
+                    time.sleep(60)
+
+    drops = Drops()
+    model = models.compiled(models.dense())
+    ended = False
+    try:
+        _fit(model, tl.Elastic(), drops)
+    except KeyboardInterrupt:
+        ended = True
+    interrupted_at = drops.steps
+    _fit(model, tl.Elastic())  # The next one is not ended by what came before.
+    return {"ended": ended, "step": interrupted_at}
 
 
 def joins(**options: Any) -> dict[str, Any]:

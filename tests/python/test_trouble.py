@@ -53,6 +53,10 @@ def test_control_c_ends_training(nursery, aggregator, policy):
         assert "KeyboardInterrupt" in worker.log() or "Cancelled" in worker.log()
 
 
+def test_control_c_that_tensorflow_drops_ends_training_all_the_same(nursery):
+    assert nursery.start("drops_control_c").finish() == {"ended": True, "step": 2}
+
+
 def test_control_c_ends_waiting_for_another_workers_gradients(nursery, aggregator):
     first, second = nursery.fleet("endless", {"policy": "gradient"}, size=2, **of(aggregator))
     assert first.has_said("10 steps") and second.has_said("10 steps")

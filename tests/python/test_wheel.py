@@ -8,14 +8,12 @@ dependencies is not.
 import os
 import re
 import subprocess
-import sys
 import sysconfig
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
-import tf_library
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEADLINE_S = 300
@@ -52,20 +50,6 @@ def succeed(*command, cwd: Path, **variables) -> str:
     ran = run(*command, cwd=cwd, **variables)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("dist")
-    succeed(
-        *(sys.executable, ROOT / "tools/wheel.py"),
-        f"--library={tf_library.library()}",
-        f"--aggregator={tf_library.aggregator()}",
-        f"--out={out}",
-        cwd=out,
-    )
-    (made,) = out.iterdir()
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +94,15 @@ def test_its_extras_name_the_tensorflow_that_it_is_built_for(wheel):
         told = archive.read(next(n for n in archive.namelist() if n.endswith("METADATA"))).decode()
     for name in ("tensorflow", "tensorflow-cpu"):
         assert re.search(rf"^Requires-Dist: {name} ?==?{re.escape(minor)}\.\*", told, re.MULTILINE)
+
+
+def test_its_extra_for_spark_takes_those_that_are_tested(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        told = archive.read(next(n for n in archive.namelist() if n.endswith("METADATA"))).decode()
+    allowed = re.search(r"^Requires-Dist: pyspark ?\(?([<>=.,\d]+)", told, re.MULTILINE)[1]
+    assert sorted(allowed.split(",")) == ["<5", ">=3.5"]
+    for name in ("requirements.txt", "requirements-spark4.txt"):
+        assert re.search(r"^pyspark==(3\.5|4)\.", (ROOT / name).read_text(), re.MULTILINE)
 
 
 def test_installed_outside_of_the_clone_it_trains_a_step(installed, tmp_path):

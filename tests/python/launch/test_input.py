@@ -89,6 +89,7 @@ def test_program_that_the_kernel_refuses_is_named(tmp_path):
 def test_missing_aggregator_is_explained(tmp_path):
     clone = tmp_path / "clone/python"
     shutil.copytree(ROOT / "python/tensorlightning/launch", clone / "tensorlightning/launch")
+    shutil.copy(ROOT / "python/tensorlightning/_files.py", clone / "tensorlightning")
     variables = {"TL_PROGRAMS": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(clone)}
     status, _, errors = finish("-np", "1", "true", **variables)
     assert status == 1
