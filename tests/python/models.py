@@ -21,9 +21,8 @@ def dense(seed: int = 1) -> keras.Model:
     return keras.Sequential(
         [
             keras.Input((FEATURES,)),
-            keras.layers.Dense(
-                160, activation="relu"
-            ),  # More than 1,024 entries: these are pruned.
+            # More than 1,024 entries: these are pruned.
+            keras.layers.Dense(160, activation="relu"),
             keras.layers.Dense(CLASSES),
         ]
     )
