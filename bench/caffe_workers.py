@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,7 +27,7 @@ import data
 EXAMPLE = machine.ROOT / "examples/caffe_lenet"
 CAFFE = machine.ROOT / ".caffe/bin/caffe"
 BATCH = 64
-RUN_SECONDS = 900
+RUN_SECONDS = 3600
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,10 @@ class Job:
     iterations: int  # of each worker
     tests: int  # 0: none
     seed: int
+
+    @property
+    def talks(self) -> bool:
+        return self.policy not in ("one", "none")
 
     @property
     def samples(self) -> int:
@@ -94,25 +99,54 @@ def prepare() -> None:
 
 
 def run(hosts: Sequence[Host], job: Job) -> Outcome:
-    """Host 0 is the aggregator's."""
-    with tempfile.TemporaryDirectory(prefix="tensorlightning-bench-") as folder:
-        solver = Path(folder) / "solver.prototxt"
-        solver.write_text(solver_of(job, Path(folder)))
-        before = bytes_sent(hosts)
-        with contextlib.ExitStack() as stack:
-            told = {}
-            if job.policy not in ("one", "none"):
-                endpoint = stack.enter_context(aggregator(hosts[0]))
-                told = {"TL_AGGREGATOR": endpoint, "TL_POLICY": job.policy}
-            logs = train(hosts[1 : job.workers + 1], job, solver, told)
-        moved = bytes_sent(hosts) - before
-    return Outcome(job, moved, seconds_of(logs), curve_of(logs[0]))
+    """All workers of a job. Host 0 is the aggregator's."""
+    before = bytes_sent(hosts)
+    with _stage() as (stack, folder):
+        told = {}
+        if job.talks:
+            endpoint = stack.enter_context(aggregator(hosts[0]))
+            told = {"TL_AGGREGATOR": endpoint, "TL_POLICY": job.policy}
+        solver = write_solver(job, folder)
+        workers = [
+            Worker(host, job, solver, told | {"TL_RANK": str(rank), "TL_SIZE": str(job.workers)})
+            for rank, host in enumerate(hosts[1 : job.workers + 1])
+        ]
+        logs = logs_of(workers)
+    return Outcome(job, bytes_sent(hosts) - before, seconds_of(logs), curve_of(logs[0]))
+
+
+def run_alone(hosts: Sequence[Host], jobs: Sequence[Job]) -> list[Outcome]:
+    """Jobs of one worker each, all at once: what they learn does not depend on that."""
+    with _stage() as (_, folder):
+        workers = []
+        for host, job in zip(hosts, jobs, strict=False):
+            own = folder / str(len(workers))
+            own.mkdir()
+            workers.append(Worker(host, job, write_solver(job, own), {}))
+        logs = logs_of(workers)
+    return [
+        Outcome(job, 0, seconds_of([log]), curve_of(log))
+        for job, log in zip(jobs, logs, strict=True)
+    ]
+
+
+@contextlib.contextmanager
+def _stage() -> Iterator[tuple[contextlib.ExitStack, Path]]:
+    with contextlib.ExitStack() as stack:
+        temporary = tempfile.TemporaryDirectory(prefix="tensorlightning-bench-")
+        yield stack, Path(stack.enter_context(temporary))
+
+
+def write_solver(job: Job, folder: Path) -> Path:
+    path = folder / "solver.prototxt"
+    path.write_text(solver_of(job, folder))
+    return path
 
 
 def solver_of(job: Job, folder: Path) -> str:
     """The example's, with a learning rate that falls to zero; the line where there are others."""
     text = (EXAMPLE / "solver.prototxt").read_text()
-    if job.policy in ("one", "none"):
+    if not job.talks:
         text = text.replace("tensorlightning_param { }", "")
     fields = {
         "base_lr": job.rate,
@@ -139,36 +173,46 @@ def aggregator(host: Host) -> Iterator[str]:
         yield running.line_with("listening on ").split()[2]
 
 
-def train(hosts: Sequence[Host], job: Job, solver: Path, told: dict[str, str]) -> list[str]:
-    """What each worker has logged."""
-    processes = []
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("TL_")}
-    for rank, host in enumerate(hosts):
-        environment = clean | train_hosts.QUIET | told
-        environment |= {"TL_RANK": str(rank), "TL_SIZE": str(job.workers)}
-        if job.policy not in ("one", "none"):
-            environment["TL_CAFFE_PLUGIN"] = str(find_plugin(os.environ))
-        processes.append(
-            host.popen(
-                [*MORTAL, CAFFE, "train", f"--solver={solver}"],
-                cwd=EXAMPLE,
-                env=environment,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+class Worker:
+    """A stock caffe that trains in a host."""
+
+    def __init__(self, host: Host, job: Job, solver: Path, told: dict[str, str]):
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("TL_")}
+        plugin = {"TL_CAFFE_PLUGIN": str(find_plugin(os.environ))} if job.talks else {}
+        # No pipe: nobody reads while others are waited for.
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self._process = host.popen(
+            [*MORTAL, CAFFE, "train", f"--solver={solver}"],
+            cwd=EXAMPLE,
+            env=clean | train_hosts.QUIET | plugin | told,
+            stdout=subprocess.DEVNULL,
+            stderr=self._log,
         )
+
+    def log(self, until: float) -> str:
+        """All of it, once the training has ended."""
+        try:
+            status = self._process.wait(max(0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise BenchmarkError(f"Caffe did not end within {RUN_SECONDS} s") from None
+        self._log.seek(0)
+        text = self._log.read()
+        if status != 0:
+            raise failure(CAFFE, status, text)
+        return text
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._log.close()
+
+
+def logs_of(workers: Sequence[Worker]) -> list[str]:
+    until = time.monotonic() + RUN_SECONDS
     try:
-        logs = [process.communicate(timeout=RUN_SECONDS)[1] for process in processes]
-    except subprocess.TimeoutExpired:
-        raise BenchmarkError(f"Caffe did not end within {RUN_SECONDS} s") from None
+        return [worker.log(until) for worker in workers]
     finally:
-        for process in processes:
-            process.kill()
-    for process, log in zip(processes, logs, strict=True):
-        if process.returncode != 0:
-            raise failure(CAFFE, process.returncode, log)
-    return logs
+        for worker in workers:
+            worker.kill()
 
 
 _LINE = re.compile(r"^I\d+ (\d+:\d+:\d+\.\d+) .*?\] ", re.MULTILINE)

@@ -41,7 +41,7 @@ def test_a_quick_run_has_every_ratio(tmp_path):
     assert all(math.isfinite(value) for value in results["ratios"].values())
     assert set(results["ratios"]) == set(TARGETS)
     assert results["ratios"]["bytes_vs_dense_easgd"] > 1
-    for name, iterations in (("one", 160), ("dense", 40), ("elastic", 40)):
+    for name, iterations in (("one", 80), ("dense", 40), ("elastic", 40)):
         (outcome,) = results["runs"][name]
         assert outcome["curve"][-1][0] == iterations
     assert results["runs"]["one"][0]["bytes"] == 0 < results["runs"]["elastic"][0]["bytes"]
