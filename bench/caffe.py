@@ -2,7 +2,7 @@
 
 Every worker is a stock caffe process with the plugin, in a network namespace of its own, and so is
 the aggregator; bytes are those that the interfaces have counted, first and last weights among them.
-Data is Fashion-MNIST. Each worker of a team takes half of the iterations that one takes alone, and
+Data is Fashion-MNIST. Each worker of a team takes three quarters of one's iterations, and
 the learning rate falls to zero in a straight line. A ratio that misses its target is shown as such
 and is no failure: this is no test.
 """
@@ -23,8 +23,9 @@ from rich.console import Console
 
 TEAM, PAIR = 4, 2
 SLOW, FAST = "100mbit", "1gbit"
-# The best of 0.01, 0.02 and 0.04 for one worker, and of 0.04 and 0.06 for a team, which 0.08 breaks.
-RATE = {"one": 0.04, "elastic": 0.06, "dense": 0.06}
+# The best of 0.01, 0.02 and 0.04 for one worker. A team diverges now and then from 0.06 on: there
+# is no warm-up in Caffe.
+RATE = {"one": 0.04, "elastic": 0.04, "dense": 0.04}
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Size:
     speed_iterations: int
 
 
-FULL = Size(8000, 4000, 8, 3, 5, 150)
+FULL = Size(8000, 6000, 8, 2, 5, 600)
 QUICK = Size(80, 40, 1, 1, 2, 20)
 
 

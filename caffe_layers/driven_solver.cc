@@ -101,7 +101,7 @@ DrivenSolver::DrivenSolver(const std::string& solver_text,
   share_ = {caffe::Caffe::solver_count(), caffe::Caffe::solver_rank()};
   net_ = solver_->net();
   inputs_ = std::make_unique<NetInputs>(*net_);
-  solver_->add_callback(this);
+  net_->add_before_backward(this);
   solver_->SetActionFunction([this] {
     return interrupted_ ? caffe::SolverAction::STOP : caffe::SolverAction::NONE;
   });
@@ -135,7 +135,12 @@ double DrivenSolver::Step(int iterations) {
   losses_ = 0.0;
   counted_ = 0;
   const InShare shared(share_);
-  solver_->Step(iterations);
+  try {
+    solver_->Step(iterations);
+  } catch (...) {
+    iteration_ = solver_->iter();
+    throw;
+  }
   iteration_ = solver_->iter();
   return counted_ == 0 ? 0.0 : losses_ / static_cast<double>(counted_);
 }
@@ -161,7 +166,10 @@ const char* DrivenSolver::Statistics() {
   return statistics_.c_str();
 }
 
-void DrivenSolver::on_gradients_ready() {
+// Not after it: where NaN reaches a MAX pooling, its backward pass writes
+// outside of its blob.
+void DrivenSolver::run(int layer) {
+  if (static_cast<size_t>(layer) + 1 != net_->layers().size()) return;
   const double loss = LossOf(*net_);
   if (!std::isfinite(loss)) {
     EndWith(kNotANumber + std::string(" in iteration ") +

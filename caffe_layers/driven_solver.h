@@ -15,7 +15,7 @@
 
 namespace tensorlightning {
 
-class DrivenSolver final : private caffe::Solver<float>::Callback {
+class DrivenSolver final : private caffe::Net<float>::Callback {
  public:
   DrivenSolver(const std::string& solver_text, const std::string& net_text,
                bool alone);
@@ -49,8 +49,8 @@ class DrivenSolver final : private caffe::Solver<float>::Callback {
   };
   class InShare;
 
-  void on_start() override {}
-  void on_gradients_ready() override;
+  // Before the backward pass of each layer, the last one first.
+  void run(int layer) override;
   void EndIfClosed() const;
 
   std::atomic<bool> interrupted_{false};

@@ -65,10 +65,7 @@ void LimitLabels(const caffe::Net<float>& net, const std::string& label,
         origin == origins.end() ? param.bottom(1) : origin->second;
     if (used != label) continue;
     const int count = net.bottom_vecs()[l][0]->shape(classes->axis);
-    if (!input.classes.has_value() || count < *input.classes) {
-      input.classes = count;
-    }
-    if (classes->ignored.has_value()) input.ignored = classes->ignored;
+    input.uses.push_back({count, classes->ignored});
   }
 }
 
@@ -78,15 +75,17 @@ Status CheckLabels(const NetInput& input, const float* labels, int64_t count) {
     if (!std::isfinite(label)) {
       return Wrong("label " + std::to_string(i) + " is no number");
     }
-    if (!input.classes.has_value()) continue;
-    if (input.ignored.has_value() &&
-        label == static_cast<float>(*input.ignored)) {
-      continue;
-    }
-    if (label < 0.0f || label >= static_cast<float>(*input.classes)) {
-      return Wrong("label " + std::to_string(i) + " is " +
-                   std::to_string(label) + ": the net has classes 0 to " +
-                   std::to_string(*input.classes - 1));
+    // Each of them reads outside of its blob otherwise.
+    for (const NetInput::Use& use : input.uses) {
+      if (use.ignored.has_value() &&
+          label == static_cast<float>(*use.ignored)) {
+        continue;
+      }
+      if (label < 0.0f || label >= static_cast<float>(use.classes)) {
+        return Wrong("label " + std::to_string(i) + " is " +
+                     std::to_string(label) + ": the net has classes 0 to " +
+                     std::to_string(use.classes - 1));
+      }
     }
   }
   return Done{};
@@ -100,7 +99,7 @@ NetInputs::NetInputs(const caffe::Net<float>& net) {
     if (std::string(layer->type()) != "MemoryData") continue;
     NetInput input{net.layer_names()[l],
                    static_cast<caffe::MemoryDataLayer<float>*>(layer),
-                   std::nullopt, std::nullopt};
+                   {}};
     LimitLabels(net, layer->layer_param().top(1), input);
     inputs_.push_back(std::move(input));
   }

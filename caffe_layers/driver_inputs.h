@@ -17,9 +17,12 @@ namespace tensorlightning {
 struct NetInput {
   std::string layer;
   caffe::MemoryDataLayer<float>* memory;
-  // Labels that a layer uses as the number of a class must be below.
-  std::optional<int> classes;
-  std::optional<int> ignored;  // A label that stands for none.
+  // A layer that uses labels as the number of a class.
+  struct Use {
+    int classes = 0;             // Labels must be below.
+    std::optional<int> ignored;  // But for this one, which stands for none.
+  };
+  std::vector<Use> uses;
   bool fed = false;
 
   int64_t example_entries() const {

@@ -2,12 +2,15 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <caffe/layer_factory.hpp>
 #include <chrono>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "caffe_layers/ending.h"
+#include "caffe_layers/interrupts.h"
 #include "caffe_layers/net_blobs.h"
 #include "caffe_layers/net_in_making.h"
 
@@ -47,6 +50,12 @@ void ElasticExchangeLayer::LayerSetUp(const Blobs& /*bottom*/,
     End("the solver exchanges already, as its file has tensorlightning_param: "
         "remove one of the two");
   }
+  const auto& layers = making.net->layers();
+  const auto exchanging =
+      std::count_if(layers.begin(), layers.end(), [this](const auto& layer) {
+        return std::string_view(layer->type()) == type();
+      });
+  if (exchanging > 1) End("there is another one in this net: remove one");
   net_ = making.net;
 }
 
@@ -62,7 +71,9 @@ void ElasticExchangeLayer::Join() {
   const WorkerOptions& options = options_.exchange.worker;
   const std::vector<std::span<float>> weights = Weights();
   worker_ = ValueOrEnd(Worker::Begin(options, layout, weights));
+  const InterruptWatch watch;
   while (!ValueOrEnd(worker_->Joined(weights, kSlice))) {
+    if (watch.pressed()) End("interrupted while it joined the others");
   }
   LOG(INFO) << "tensorlightning: worker " << worker_->rank() << " of "
             << options.size << " exchanges " << layout.entries()

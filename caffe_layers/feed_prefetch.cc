@@ -1,13 +1,20 @@
 #include "caffe_layers/feed_prefetch.h"
 
+#include <chrono>
 #include <functional>
 #include <numeric>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "caffe_layers/interrupts.h"
+
 namespace tensorlightning {
 namespace {
+
+// Whoever pressed Ctrl-C may have wanted Caffe to end after this iteration.
+constexpr std::chrono::milliseconds kGrace{1000};
+constexpr std::chrono::milliseconds kSlice{100};
 
 size_t ValuesOf(const FeedShape& shape) {
   return std::accumulate(shape.begin(), shape.end(), size_t{1},
@@ -54,7 +61,17 @@ FeedPrefetch::~FeedPrefetch() {
 
 Result<const FeedBatch*> FeedPrefetch::Next() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !full_.empty() || error_.has_value(); });
+  const auto ready = [this] { return !full_.empty() || error_.has_value(); };
+  if (!ready()) {
+    const InterruptWatch watch;
+    std::chrono::milliseconds since{0};
+    while (!changed_.wait_for(lock, kSlice, ready)) {
+      if (watch.pressed()) since += kSlice;
+      if (since < kGrace) continue;
+      return Error{ErrorCode::kTimedOut,
+                   "interrupted while the feeder sent nothing"};
+    }
+  }
   if (full_.empty()) return *error_;
   empty_.push_back(std::exchange(current_, std::move(full_.front())));
   full_.pop_front();

@@ -34,7 +34,8 @@ class FeedPrefetch {
   ~FeedPrefetch();
 
   // The next batch, until the next call; waits for it. Batches that came before
-  // an error are given first. The end of the data is an error: more is wanted.
+  // an error are given first. The end of the data is an error: more is wanted;
+  // so is Ctrl-C, if nothing comes for a second after it.
   Result<const FeedBatch*> Next();
 
  private:

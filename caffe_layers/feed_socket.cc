@@ -15,6 +15,8 @@
 #include <thread>
 #include <utility>
 
+#include "caffe_layers/interrupts.h"
+
 namespace tensorlightning {
 namespace {
 
@@ -22,6 +24,8 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kBetweenTries{100};
+// The longest that anybody waits for a connection without a look at Ctrl-C.
+constexpr milliseconds kTry{500};
 constexpr size_t kBufferBytes = 256 * 1024;
 
 std::string Seconds(milliseconds time) {
@@ -96,21 +100,27 @@ Result<int> TryTcp(const Endpoint& endpoint, milliseconds patience) {
 Result<std::unique_ptr<FeedSocket>> FeedSocket::Connect(
     const Endpoint& endpoint, milliseconds patience) {
   const Clock::time_point until = Clock::now() + patience;
+  const InterruptWatch watch;
   while (true) {
     const milliseconds left = std::max(
         kBetweenTries,
         std::chrono::duration_cast<milliseconds>(until - Clock::now()));
+    const milliseconds most = std::min(left, kTry);
     const Result<int> made = endpoint.is_unix()
-                                 ? TryUnix(endpoint.unix_path, left)
-                                 : TryTcp(endpoint, left);
+                                 ? TryUnix(endpoint.unix_path, most)
+                                 : TryTcp(endpoint, most);
     if (made.ok()) {
       return std::unique_ptr<FeedSocket>(new FeedSocket(*made, patience));
+    }
+    if (watch.pressed()) {
+      return Error{ErrorCode::kTimedOut,
+                   "interrupted while no feeder listened there"};
     }
     if (Clock::now() + kBetweenTries >= until) {
       return Error{ErrorCode::kTimedOut,
                    "no feeder has listened there within " + Seconds(patience) +
                        " s: " + made.error().message +
-                       " (TL_PATIENCE_S is how long it is waited for)"};
+                       " (TL_PATIENCE is how long it is waited for)"};
     }
     std::this_thread::sleep_for(kBetweenTries);
   }
@@ -161,7 +171,7 @@ Result<size_t> FeedSocket::ReadSome(std::span<std::byte> bytes) {
     if (error == ETIMEDOUT) {
       return Error{ErrorCode::kTimedOut,
                    "the feeder has sent nothing for " + Seconds(patience_) +
-                       " s (TL_PATIENCE_S is how long it is waited for)"};
+                       " s (TL_PATIENCE is how long it is waited for)"};
     }
     if (error != 0) return Error{ErrorCode::kIo, Meaning(error)};
   }

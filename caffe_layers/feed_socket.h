@@ -15,7 +15,7 @@ namespace tensorlightning {
 class FeedSocket final : public FeedSource {
  public:
   // Tries again while nobody listens there yet. The patience is for this, and
-  // for each time that Read() waits for bytes.
+  // for each time that Read() waits for bytes. Ctrl-C ends this wait.
   static Result<std::unique_ptr<FeedSocket>> Connect(
       const Endpoint& endpoint, std::chrono::milliseconds patience);
   ~FeedSocket() override;

@@ -12,6 +12,11 @@
 #include "comm/worker/worker_options.h"
 
 namespace tensorlightning {
+namespace {
+
+constexpr uint32_t kMostPrefetched = 1000;  // Batches.
+
+}  // namespace
 
 void SocketDataLayer::End(const std::string& reason) const {
   EndWith("layer \"" + layer_param_.name() + "\", SocketData" +
@@ -54,8 +59,9 @@ void SocketDataLayer::LayerSetUp(const Blobs& /*bottom*/, const Blobs& top) {
   const caffe::DataParameter& param = layer_param_.data_param();
   CheckTransform();
   if (param.batch_size() == 0 || param.batch_size() > INT32_MAX ||
-      param.prefetch() == 0) {
-    End("data_param's batch_size and prefetch must be 1 or more");
+      param.prefetch() == 0 || param.prefetch() > kMostPrefetched) {
+    End("data_param's batch_size must be 1 or more, and prefetch 1 to " +
+        std::to_string(kMostPrefetched));
   }
   FeedPlan plan{ShapesOf(top), param.batch_size(), param.prefetch()};
   for (size_t i = 0; i < top.size(); ++i) {

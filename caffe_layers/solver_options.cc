@@ -8,11 +8,6 @@ namespace {
 
 constexpr std::string_view kStage = "tensorlightning";
 
-// In Python these are written without the unit.
-std::string NativeName(std::string_view name) {
-  return name == "patience" ? "patience_s" : std::string(name);
-}
-
 Status Apply(std::string_view setting, SolverOptions& options,
              std::string& native) {
   const size_t equals = setting.find('=');
@@ -20,8 +15,10 @@ Status Apply(std::string_view setting, SolverOptions& options,
   const std::string_view value =
       equals == std::string_view::npos ? "" : setting.substr(equals + 1);
   if (name != "model") {
-    native +=
-        NativeName(name) + std::string(setting.substr(name.size())) + "\n";
+    if (!WorkerOptions::Has(name)) {
+      return WorkerOptions::NoSetting(name, " model");
+    }
+    native += std::string(setting) + "\n";
     return Done{};
   }
   if (value != "own" && value != "centre") {
@@ -61,7 +58,10 @@ Result<std::vector<std::string>> ToStages(
   std::vector<std::string> stages{std::string(kStage)};
   // What is wrong without any of them is not wrong because of the first.
   Result<std::optional<SolverOptions>> good = SolverOptions::FromStages(stages);
-  if (!good.ok()) return good.error();
+  if (!good.ok()) {
+    return Error{good.error().code, " by TL_* variables, or tlrun's options: " +
+                                        good.error().message};
+  }
   for (const SolverSetting& setting : settings) {
     stages.push_back(std::string(kStage) + "." + setting.name + "=" +
                      setting.value);

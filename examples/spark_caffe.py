@@ -1,7 +1,8 @@
 """LeNet on Fashion-MNIST in Spark: Caffe's solver and net, as their files are.
 
-python examples/spark_caffe.py                              two workers on this machine
-python examples/spark_caffe.py --master spark://host:7077   on a cluster
+In a clone, after `make caffe`; --master spark://host:7077 is for a cluster:
+
+    PYTHONPATH=python .venv/bin/python examples/spark_caffe.py
 """
 
 import argparse
@@ -24,9 +25,9 @@ def frame(spark: SparkSession, images, labels, count: int) -> DataFrame:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--master", default="local[2]", help="Spark's (%(default)s)")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--master", default="local[2]", help="of Spark (%(default)s: here)")
+    parser.add_argument("--workers", type=int, default=2, help="(%(default)s)")
+    parser.add_argument("--epochs", type=int, default=2, help="of each worker (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="one epoch of a few images")
     parser.add_argument("--save", help="a file for the trained net, such as lenet.caffemodel")
     arguments = parser.parse_args()

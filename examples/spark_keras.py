@@ -1,7 +1,8 @@
 """A CNN on Fashion-MNIST in Spark: from a DataFrame to a Keras model, and predictions as a column.
 
-python examples/spark_keras.py                              two workers on this machine
-python examples/spark_keras.py --master spark://host:7077   on a cluster
+In a clone, after `make tf`; --master spark://host:7077 is for a cluster:
+
+    PYTHONPATH=python .venv/bin/python examples/spark_keras.py
 """
 
 import argparse
@@ -46,15 +47,16 @@ def frame(spark: SparkSession, images, labels, count: int) -> DataFrame:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--master", default="local[2]", help="Spark's (%(default)s)")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--master", default="local[2]", help="of Spark (%(default)s: here)")
+    parser.add_argument("--workers", type=int, default=2, help="(%(default)s)")
+    parser.add_argument("--epochs", type=int, default=2, help="of each worker (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="one epoch of a few images")
     parser.add_argument("--save", help="a file for the trained model, such as cnn.keras")
     arguments = parser.parse_args()
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = SparkSession.builder.master(arguments.master).appName("CNN").getOrCreate()
+    builder = SparkSession.builder.master(arguments.master).appName("CNN")
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     train, test = tl.datasets.fashion_mnist()
 

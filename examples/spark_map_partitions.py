@@ -1,7 +1,8 @@
 """The bare wrapper: mapPartitions over an RDD, each partition a worker.
 
-python examples/spark_map_partitions.py                              two workers on this machine
-python examples/spark_map_partitions.py --master spark://host:7077   on a cluster
+In a clone, after `make tf`; --master spark://host:7077 is for a cluster:
+
+    PYTHONPATH=python .venv/bin/python examples/spark_map_partitions.py
 """
 
 import argparse
@@ -31,9 +32,9 @@ def build_model() -> keras.Model:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--master", default="local[2]", help="Spark's (%(default)s)")
-    parser.add_argument("--partitions", type=int, default=2)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--master", default="local[2]", help="of Spark (%(default)s: here)")
+    parser.add_argument("--partitions", type=int, default=2, help="or workers (%(default)s)")
+    parser.add_argument("--epochs", type=int, default=3, help="of each worker (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="one epoch of a few images")
     arguments = parser.parse_args()
 

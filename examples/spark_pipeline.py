@@ -1,7 +1,8 @@
 """A network as a stage of a pyspark.ml Pipeline, after PCA: trained, saved, loaded, evaluated.
 
-python examples/spark_pipeline.py                              two workers on this machine
-python examples/spark_pipeline.py --master spark://host:7077   on a cluster
+In a clone, after `make tf`; --master spark://host:7077 is for a cluster:
+
+    PYTHONPATH=python .venv/bin/python examples/spark_pipeline.py
 """
 
 import argparse
@@ -42,8 +43,8 @@ def frame(spark: SparkSession, images, labels, count: int) -> DataFrame:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--master", default="local[2]", help="Spark's (%(default)s)")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--master", default="local[2]", help="of Spark (%(default)s: here)")
+    parser.add_argument("--workers", type=int, default=2, help="(%(default)s)")
     parser.add_argument("--quick", action="store_true", help="few images, and one epoch")
     parser.add_argument("--save", help="a folder, here or as in hdfs://, for the fitted pipeline")
     arguments = parser.parse_args()

@@ -33,7 +33,7 @@ Begins to join a job with these variables, and returns at once.
 
 options: Settings, name=value, separated by blanks, or by newlines if there is
   one: policy period beta density reply_density bits when change momentum
-  aggregator embed job rank size attempt secret_file tls_ca patience_s. What is
+  aggregator embed job rank size attempt secret_file tls_ca patience. What is
   not given comes from variables TL_* of the environment, then from defaults.
   Without an aggregator: one worker alone, which embeds its own.
 resources: Handles of the variables: float32, float16, bfloat16 or float64.
@@ -101,7 +101,7 @@ REGISTER_OP("TlPull")
     .SetShapeFn(NoOutputs)
     .Doc(R"(
 The centre, as it is now, into the variables. Waits, at most the worker's
-patience_s.
+patience.
 )");
 
 REGISTER_OP("TlFinish")
@@ -113,7 +113,7 @@ REGISTER_OP("TlFinish")
     .SetShapeFn(NoOutputs)
     .Doc(R"(
 A last exchange, and the centre into the variables; then the worker leaves.
-Waits, at most the worker's patience_s.
+Waits, at most the worker's patience.
 
 own: Keep this worker's own weights instead of the centre.
 )");
@@ -136,7 +136,7 @@ REGISTER_OP("TlAverageGradients")
     .SetShapeFn(ShapesOfGradients)
     .Doc(R"(
 Under policy=gradient the mean of all workers' pruned gradients; it waits for
-them, at most the worker's patience_s. Under gradient-async what has come by
+them, at most the worker's patience. Under gradient-async what has come by
 now, which may be zeros. What is pruned away stays in a residual.
 
 gradients: One for each variable that the worker has joined with, in order.

@@ -18,6 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPoll{20};
+constexpr std::chrono::milliseconds kShowPatience{1000};
 constexpr uint64_t kPeriodsPerMirror = 10;
 constexpr std::chrono::milliseconds kBetweenLooks{100};
 // For slower workers, at the end.
@@ -308,7 +309,7 @@ Status Worker::Pull(Tensors weights) {
 }
 
 Status Worker::Show(Tensors weights, Tensors shown) {
-  Status status = client_->Wait(options_.patience());
+  Status status = client_->Wait(std::min(options_.patience(), kShowPatience));
   if (!status.ok()) return status;
   if (weights_client_ == nullptr) {
     const Result<bool> collected = client_->Collect(weights);

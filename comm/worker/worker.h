@@ -54,8 +54,9 @@ class Worker {
   Result<bool> Wait(std::chrono::milliseconds patience);
   Status Pull(Tensors weights);
   // The centre as this worker knows it, for who wants to look at it: into
-  // `shown`, and `weights` are up to date. Waits for an exchange under way, and
-  // costs no traffic. Without others the centre is the weights.
+  // `shown`, and `weights` are up to date. Waits a second at most for an
+  // exchange under way, and costs no traffic. Without others the centre is the
+  // weights.
   Status Show(Tensors weights, Tensors shown);
   // A last exchange, and the centre into the weights; with `own` they stay as
   // they are. Then it leaves.

@@ -1,10 +1,13 @@
 #include "comm/worker/worker_options.h"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <map>
+#include <sstream>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -35,10 +38,18 @@ const std::map<std::string, Field, std::less<>>& Fields() {
       {"attempt", &WorkerOptions::attempt},
       {"secret_file", &WorkerOptions::secret_file},
       {"tls_ca", &WorkerOptions::tls_ca},
-      {"patience_s", &WorkerOptions::patience_s},
+      {"patience", &WorkerOptions::patience_s},
       {"ending", &WorkerOptions::ending},
       {"report", &WorkerOptions::report}};
   return fields;
+}
+
+// Of a worker's place in its job: launchers set these, people don't.
+bool IsForLaunchers(std::string_view name) {
+  static constexpr std::string_view kNames[] = {
+      "attempt", "embed", "ending", "momentum", "rank", "report", "size"};
+  return std::find(std::begin(kNames), std::end(kNames), name) !=
+         std::end(kNames);
 }
 
 Error Bad(std::string message) {
@@ -48,6 +59,13 @@ Error Bad(std::string message) {
 Error BadValue(std::string_view name, std::string_view value,
                const std::string& allowed) {
   return Bad(std::string(name) + "=" + std::string(value) + ": " + allowed);
+}
+
+Error BadValue(std::string_view name, double value,
+               const std::string& allowed) {
+  std::ostringstream text;
+  text << value;
+  return BadValue(name, text.str(), allowed);
 }
 
 template <typename Number>
@@ -60,12 +78,7 @@ bool ReadNumber(std::string_view text, Number& number) {
 Status Set(WorkerOptions& options, std::string_view name,
            std::string_view value) {
   const auto found = Fields().find(name);
-  if (found == Fields().end()) {
-    std::string known;
-    for (const auto& [key, field] : Fields()) known += " " + key;
-    return Bad("there is no setting '" + std::string(name) + "'; there are" +
-               known);
-  }
+  if (found == Fields().end()) return WorkerOptions::NoSetting(name, "");
   return std::visit(
       [&](auto field) -> Status {
         auto& target = options.*field;
@@ -74,11 +87,12 @@ Status Set(WorkerOptions& options, std::string_view name,
           return Done{};
         } else {
           if (ReadNumber(value, target)) return Done{};
-          const bool whole =
-              std::is_integral_v<std::remove_reference_t<decltype(target)>>;
+          using Number = std::remove_reference_t<decltype(target)>;
           return BadValue(name, value,
-                          whole ? "this is no whole number (of its range)"
-                                : "this is no number");
+                          !std::is_integral_v<Number> ? "this is no number"
+                          : std::is_unsigned_v<Number>
+                              ? "it is a whole number, and not negative"
+                              : "it is a whole number");
         }
       },
       found->second);
@@ -147,6 +161,19 @@ Result<WorkerOptions> WorkerOptions::Parse(std::string_view text) {
   return options;
 }
 
+Error WorkerOptions::NoSetting(std::string_view name, std::string_view more) {
+  std::string known;
+  for (const auto& [key, field] : Fields()) {
+    if (!IsForLaunchers(key)) known += " " + key;
+  }
+  return Bad("there is no setting '" + std::string(name) + "'; there are" +
+             known + std::string(more));
+}
+
+bool WorkerOptions::Has(std::string_view name) {
+  return Fields().find(name) != Fields().end();
+}
+
 Status WorkerOptions::Check() const {
   if (policy == "gossip") {
     return Bad(
@@ -155,25 +182,23 @@ Status WorkerOptions::Check() const {
   }
   if (period < 1) return Bad("period=0: it is counted in steps, from 1 on");
   if (!IsShare(beta)) {
-    return BadValue("beta", std::to_string(beta), "above 0, at most 1");
+    return BadValue("beta", beta, "above 0, at most 1");
   }
   if (!IsShare(density)) {
-    return BadValue("density", std::to_string(density), "above 0, at most 1");
+    return BadValue("density", density, "above 0, at most 1");
   }
   if (!IsShare(reply_density)) {
-    return BadValue("reply_density", std::to_string(reply_density),
-                    "above 0, at most 1");
+    return BadValue("reply_density", reply_density, "above 0, at most 1");
   }
   if (when != "period" && when != "adaptive") {
     return BadValue("when", when, "it is period or adaptive");
   }
   if (!(change > 0.0)) {
-    return BadValue("change", std::to_string(change), "it is above 0");
+    return BadValue("change", change, "it is above 0");
   }
   const bool is_patience = patience_s > 0.0 && patience_s <= 1e6;
   if (!is_patience) {
-    return BadValue("patience_s", std::to_string(patience_s),
-                    "seconds, above 0");
+    return BadValue("patience", patience_s, "seconds, above 0");
   }
   if (ending != "together" && ending != "apart") {
     return BadValue("ending", ending, "it is together or apart");

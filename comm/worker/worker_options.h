@@ -50,6 +50,10 @@ struct WorkerOptions {
   // name the setting, its value, and what is allowed.
   static Result<WorkerOptions> Parse(std::string_view text);
 
+  static bool Has(std::string_view name);
+  // An error that lists what people may set, and what a caller has `more`.
+  static Error NoSetting(std::string_view name, std::string_view more);
+
   // An error unless they make sense together.
   Status Check() const;
 

@@ -54,7 +54,6 @@ _SETTINGS = {
     "secret_file": _TEXT,
     "patience": _Setting(_number, lambda s: 0 < s < 1e6, "a number of seconds above 0"),
 }
-_VARIABLES = {"patience": "TL_PATIENCE_S"}
 # These the native library finds in the environment itself.
 _READ_NATIVELY = ("aggregator", "secret_file")
 
@@ -97,7 +96,7 @@ class Options:
             raise TypeError(f"there is no option {unknown[0]!r}; there are {', '.join(names)}")
         values = {}
         for name in names:
-            variable = _VARIABLES.get(name, f"TL_{name.upper()}")
+            variable = f"TL_{name.upper()}"
             if given.get(name) is not None:
                 values[name] = _checked(name, given[name], f"{name}={given[name]!r}")
             elif name not in _READ_NATIVELY and (text := os.environ.get(variable)):
@@ -120,5 +119,4 @@ class Options:
     def native(self, **others: Any) -> str:
         """As the op tl_join wants them; `others` win."""
         values = {field.name: getattr(self, field.name) for field in fields(self)} | others
-        values["patience_s"] = values.pop("patience")
         return "".join(f"{key}={value}\n" for key, value in values.items() if value is not None)

@@ -1,13 +1,15 @@
 """A caffe train of the stock binary, with the plugin, as a process of a test."""
 
 import re
+import signal
 import subprocess
+import time
 
 import caffe_stock
 import numpy as np
 
 SECONDS = 60
-BASIC = {"TL_PATIENCE_S": "20"}
+BASIC = {"TL_PATIENCE": "20"}
 INPUTS, CLASSES = 16, 3
 
 FED = """
@@ -47,7 +49,10 @@ class Caffe:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # Also where the tests run in the background of a shell.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
+        self._seen = ""
 
     def end(self) -> tuple[int, str]:
         """Its status, and what it has said."""
@@ -55,7 +60,17 @@ class Caffe:
             log, _ = self.process.communicate(timeout=SECONDS)
         finally:
             self.process.kill()
-        return self.process.returncode, log
+        return self.process.returncode, self._seen + log
+
+    def interrupted_when(self, text: str) -> bool:
+        """Presses Ctrl-C once it has said so. Not if it never does."""
+        for line in self.process.stdout:
+            self._seen += line
+            if text in line:
+                time.sleep(0.5)
+                self.process.send_signal(signal.SIGINT)
+                return True
+        return False
 
     def losses(self, log: str) -> list[float]:
         return [float(loss) for loss in re.findall(r"Iteration \d+ .*loss = (\S+)", log)]

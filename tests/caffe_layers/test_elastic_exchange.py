@@ -95,3 +95,18 @@ def test_mistakes_in_its_settings_are_named(caffe, settings, message):
 def test_not_beside_a_solver_that_exchanges(caffe):
     said = ended(caffe, EXCHANGE % "" + MADE + REST, solver=FIXED + "tensorlightning_param { }")
     assert "the solver exchanges already" in said
+
+
+def test_there_is_one_in_a_net(caffe):
+    second = EXCHANGE.replace('"exchange"', '"second"')
+    said = ended(caffe, EXCHANGE % "" + second % "" + MADE + REST)
+    assert 'layer "second", ElasticExchange: there is another one in this net' in said
+
+
+def test_ctrl_c_ends_a_wait_for_others(caffe):
+    told = {"TL_AGGREGATOR": "127.0.0.1:9", "TL_SIZE": "2", "TL_RANK": "1"}
+    running = caffe(EXCHANGE % "" + MADE + REST, TL_PATIENCE="600", **told)
+    assert running.interrupted_when("Starting Optimization")
+    status, log = running.end()
+    assert status == 1
+    assert "ElasticExchange: interrupted while it joined the others" in log

@@ -111,7 +111,7 @@ def aggregator():
 
 def joining(aggregator, rank: int, **variables: str) -> dict[str, str]:
     told = {"TL_AGGREGATOR": aggregator.endpoint, "TL_SECRET": SECRET}
-    return told | {"TL_SIZE": "2", "TL_RANK": str(rank), "TL_PATIENCE_S": "20"} | variables
+    return told | {"TL_SIZE": "2", "TL_RANK": str(rank), "TL_PATIENCE": "20"} | variables
 
 
 def test_a_wrong_secret(place, aggregator):
@@ -140,3 +140,20 @@ def test_a_job_that_nobody_aggregates(place):
     ran = place.train(TL_SIZE="2", TL_RANK="0")
     assert ran.status == 1
     assert "TL_AGGREGATOR" in ran.text
+
+
+def test_a_test_does_not_wait_for_an_aggregator_that_stands_still(
+    place, aggregator, tmp_path_factory
+):
+    other = Workplace(tmp_path_factory.mktemp("other"))
+    for one in (place, other):
+        one.write_solver(
+            "tensorlightning_param { period: 1 patience: 600 }", max_iter=ENDLESS, test_interval=50
+        )
+    with (
+        running(place, place.command(), **joining(aggregator, 0)),
+        running(other, other.command(), **joining(aggregator, 1)),
+    ):
+        wait_for(other, "worker 1 of 2 exchanges")
+        os.kill(aggregator.pid, signal.SIGSTOP)
+        wait_for(place, "this worker's own model is shown", times=3)

@@ -96,9 +96,9 @@ def test_wrong_shape_is_an_error_at_once(caffe, tmp_path):
 
 
 def test_nobody_listens(caffe, tmp_path):
-    said = ended(caffe, FED % f"unix:{tmp_path}/none.sock" + REST, TL_PATIENCE_S="1")
+    said = ended(caffe, FED % f"unix:{tmp_path}/none.sock" + REST, TL_PATIENCE="1")
     assert "no feeder has listened there within 1" in said
-    assert "none.sock: " in said and "TL_PATIENCE_S" in said
+    assert "none.sock: " in said and "TL_PATIENCE" in said
 
 
 def test_feeder_that_comes_late_is_waited_for(caffe, tmp_path):
@@ -126,7 +126,7 @@ def test_feeder_that_dies_in_the_middle_of_a_record(caffe, tmp_path):
 def test_feeder_that_falls_silent(caffe, tmp_path):
     images, labels = digits()
     with feeder_at(f"unix:{tmp_path}/feed.sock") as feeder:
-        running = caffe(FED % feeder.address + REST, TL_PATIENCE_S="1")
+        running = caffe(FED % feeder.address + REST, TL_PATIENCE="1")
         feeder.send(images, labels)
         status, log = running.end()
     assert status == 1
@@ -184,7 +184,7 @@ def test_placeholders_are_this_workers(caffe, tmp_path):
         (("unix:", "lmdb/"), "a feeder's address is unix:/path or tcp:host:port"),
         ((" shape { } }", " }"), "it has 2 tops and 1 shapes"),
         (("dim: 4 dim: 4", "dim: 4 dim: 0"), "dim: 0 is out of range"),
-        (("batch_size: 20", ""), "batch_size and prefetch must be 1 or more"),
+        (("batch_size: 20", ""), "batch_size must be 1 or more, and prefetch 1 to 1000"),
         (("scale: 0.00390625", "mirror: true"), "of transform_param it knows scale only"),
     ],
 )
@@ -201,3 +201,27 @@ def test_stranger_that_is_no_feeder(caffe):
             status, log = running.end()
     assert status == 1
     assert "this is no feeder" in log
+
+
+def test_more_batches_ahead_than_there_is_memory_are_refused(caffe, tmp_path):
+    net = FED.replace("batch_size: 20", "batch_size: 20 prefetch: 4000000000")
+    assert "prefetch 1 to 1000" in ended(caffe, net % f"unix:{tmp_path}/feed.sock" + REST)
+
+
+def test_ctrl_c_ends_a_wait_for_a_feeder(caffe, tmp_path):
+    running = caffe(FED % f"unix:{tmp_path}/none.sock" + REST, TL_PATIENCE="600")
+    assert running.interrupted_when("Creating layer data")
+    status, log = running.end()
+    assert status == 1
+    assert "interrupted while no feeder listened there" in log
+
+
+def test_ctrl_c_ends_a_wait_for_a_feeder_that_is_silent(caffe, tmp_path):
+    images, labels = digits()
+    with feeder_at(f"unix:{tmp_path}/feed.sock") as feeder:
+        running = caffe(FED % feeder.address + REST, TL_PATIENCE="600", display=1)
+        feeder.send(images, labels)
+        assert running.interrupted_when("Iteration 2 ")
+        status, log = running.end()
+    assert status == 1
+    assert "interrupted while the feeder sent nothing" in log

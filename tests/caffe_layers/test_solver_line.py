@@ -226,3 +226,28 @@ def test_a_solver_file_that_is_not_there(place):
     ran = place.train()
     assert ran.status == 1
     assert "tensorlightning: solver.prototxt: can't be read" in ran.text
+
+
+def test_a_solver_file_that_is_a_folder(place):
+    (place.folder / "solver.prototxt").mkdir()
+    ran = place.train()
+    assert ran.status == 1
+    assert "tensorlightning: solver.prototxt: is a folder" in ran.text
+
+
+def test_what_the_environment_says_wrong_is_not_blamed_on_the_file(place):
+    place.write_solver(LINE, max_iter=20)
+    ran = place.train(TL_DENSITY="7")
+    assert ran.status == 1
+    said = "solver.prototxt: by TL_* variables, or tlrun's options: density=7: above 0, at most 1"
+    assert said in ran.text
+
+
+def test_workers_without_the_line_are_told_that_they_are_no_team(place):
+    place.write_solver(max_iter=20, test_interval=20)
+    ran = place.tlrun()
+    assert ran.status == 0, ran.text
+    said = "solver.prototxt has no tensorlightning_param { }: 2 workers train without each other"
+    assert said in ran.text
+    place.write_solver(LINE, max_iter=20, test_interval=20)
+    assert "without each other" not in place.tlrun().text

@@ -60,8 +60,8 @@ def test_the_native_library_is_told_only_what_was_given():
         "period=3",
         "density=0.5",
         "policy=dense",
+        "patience=60.0",
         "job=a",
-        "patience_s=60.0",
     ]
 
 

@@ -19,6 +19,7 @@ nor authenticated: use a Unix socket, or a network that you trust.
 """
 
 import contextlib
+import errno
 import socket
 import struct
 from collections.abc import Sequence
@@ -136,8 +137,10 @@ class Feeder:
         if self._connection is not None:
             self._connection.close()
         if self._listener.fileno() >= 0:
+            kind, _, path = self.address.partition(":")
+            if kind == "unix":  # While it still listens: nobody else can have taken the path.
+                Path(path).unlink(missing_ok=True)
             self._listener.close()
-            _remove(self.address)
 
     def _gather(self, arrays: Sequence[Any]) -> np.ndarray:
         names = self._record.names or ()
@@ -190,7 +193,7 @@ def _listen(address: str) -> tuple[socket.socket, str]:
     """The socket, and the address with its port."""
     kind, _, place = address.partition(":")
     if kind == "unix" and place:
-        _remove(address)
+        _remove_dead(address)
         listener = socket.socket(socket.AF_UNIX)
         try:
             listener.bind(place)
@@ -208,8 +211,19 @@ def _listen(address: str) -> tuple[socket.socket, str]:
     return listener, f"tcp:{host}:{listener.getsockname()[1]}"
 
 
-def _remove(address: str) -> None:
-    """What an earlier feeder has left behind, if it is a socket."""
-    kind, _, path = address.partition(":")
-    if kind == "unix" and Path(path).is_socket():
-        Path(path).unlink(missing_ok=True)
+def _remove_dead(address: str) -> None:
+    """What an earlier feeder has left behind, if it is a socket on which nobody listens."""
+    path = address.partition(":")[2]
+    if not Path(path).is_socket():
+        return
+    # Of another type: whoever listens would take a connection for its layer.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+        try:
+            stranger.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink(missing_ok=True)
+            return
+        except OSError as error:
+            if error.errno != errno.EPROTOTYPE:
+                raise
+    raise OSError(errno.EADDRINUSE, f"{address}: another feeder listens there")

@@ -41,7 +41,16 @@ def weights_in(caffemodel: bytes, name: str = "this") -> dict[str, list[Floats]]
         raise ValueError(f"{name} is no .caffemodel: {error}") from error
     if not layers:
         raise ValueError(f"{name} is no .caffemodel: it has no layers")
-    return {name: blobs for name, blobs in layers if blobs}
+    weights: dict[str, list[Floats]] = {}
+    for layer, blobs in layers:
+        if blobs and layer in weights:
+            raise ValueError(
+                f"{name} has two layers '{layer}' with parameters: only layers with names of their "
+                "own can be read"
+            )
+        if blobs:
+            weights[layer] = blobs
+    return weights
 
 
 def read_blob(path: str | os.PathLike[str]) -> Floats:

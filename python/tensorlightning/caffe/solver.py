@@ -1,11 +1,12 @@
 """tensorlightning.caffe.Solver: Caffe in this process, fed from memory."""
 
+import contextlib
 import ctypes
 import json
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Any, Self
 
@@ -204,8 +205,10 @@ class Solver:
         except KeyboardInterrupt:
             interrupt: Callable[[int, int], None] = _library.load().tl_caffe_interrupt
             interrupt(pointer, 1)
-            wait([running])
-            interrupt(pointer, 0)
+            try:
+                _wait_for(running)
+            finally:
+                interrupt(pointer, 0)
             raise
 
     def _look(self, name: str, *arguments: Any) -> bool:
@@ -293,3 +296,10 @@ def _examples(data: ArrayLike, shape: tuple[int, ...]) -> Floats:
     if array.ndim == 0 or not fits:
         raise ValueError(f"examples of shape {each}: the net takes {shape}")
     return array.reshape(len(array), *shape)
+
+
+def _wait_for(running: Future[Any]) -> None:
+    """However often Ctrl-C is pressed: it uses this process's memory."""
+    while not running.done():
+        with contextlib.suppress(KeyboardInterrupt):
+            wait([running])

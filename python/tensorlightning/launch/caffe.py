@@ -41,6 +41,10 @@ def loaded(program: str, environment: Mapping[str, str]) -> dict[str, str]:
     if not is_caffe(program):
         return {}
     plugin = str(find_plugin(environment))
+    if " " in plugin or ":" in plugin:
+        raise ProgramMissingError(
+            f"{plugin} can't be loaded into Caffe: LD_PRELOAD takes no path with a blank or a colon"
+        )
     if not _is_binary(program):
         return {VARIABLE: plugin}
     others = environment.get("LD_PRELOAD")

@@ -53,9 +53,12 @@ def megabytes(report: Report) -> str:
 
 
 def times_fewer(report: Report) -> str:
-    """How many times more bytes dense exchanges would have moved."""
+    """How many times more bytes dense exchanges would have moved.
+
+    Nothing in a training's first seconds, when the first weights are most of what has moved.
+    """
     moved, dense = moved_bytes(report), number(report, "dense")
-    if not moved or not dense or not math.isfinite(dense / moved) or dense < 0 or moved < 0:
+    if not moved or not dense or not math.isfinite(dense / moved) or dense < moved or moved < 0:
         return NOTHING
     return f"{dense / moved:.1f}x" if dense / moved < 10 else f"{dense / moved:,.0f}x"
 

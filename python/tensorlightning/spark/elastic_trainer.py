@@ -9,6 +9,7 @@ from pyspark import SparkContext
 from pyspark.ml import Estimator
 from pyspark.sql import DataFrame
 
+from tensorlightning import _library
 from tensorlightning.spark import frames, keras_models, keras_worker
 from tensorlightning.spark.columns import Column, from_arrow
 from tensorlightning.spark.elastic_model import ElasticModel
@@ -118,6 +119,7 @@ class ElasticTrainer(TrainerParams, Persistent, Estimator):
         return (self.copy(params) if params else self)._fit(dataset, resume)
 
     def _fit(self, dataset: DataFrame, resume: str | None = None) -> ElasticModel:
+        _library.path()  # Here, and not in every task, if it is not there.
         context = frames.context_of(dataset)
         features, labels = self.names_of_features(), self.names_of_labels()
         frames.check_columns(dataset, [*features, *labels])

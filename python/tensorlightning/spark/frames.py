@@ -19,6 +19,8 @@ OWN = "__tensorlightning_{}"
 
 
 def context_of(frame: DataFrame) -> SparkContext:
+    if not hasattr(frame, "sparkSession"):
+        raise TypeError(f"rows come from a DataFrame of Spark's, and this is a {type(frame)}")
     try:
         return frame.sparkSession.sparkContext
     except Exception as error:  # A class of its own in each version.

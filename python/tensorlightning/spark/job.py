@@ -73,7 +73,6 @@ def variables(settings: Mapping[str, Any], *, apart: bool = True) -> dict[str, s
     """As TL_* variables."""
     named = {"patience": PATIENCE_SECONDS, **settings}
     told = {f"TL_{name.upper()}": str(value) for name, value in named.items()}
-    told["TL_PATIENCE_S"] = told.pop("TL_PATIENCE")
     return told | {"TL_ENDING": "apart"} if apart else told
 
 

@@ -80,7 +80,7 @@ TEST(WorkerOptions, ErrorsNameTheSettingAndWhatIsAllowed) {
             std::string::npos);
   EXPECT_EQ(ErrorOf("when=often"), "when=often: it is period or adaptive");
   EXPECT_NE(ErrorOf("momentum=1"), "");
-  EXPECT_NE(ErrorOf("patience_s=0"), "");
+  EXPECT_NE(ErrorOf("patience=0"), "");
   EXPECT_NE(ErrorOf("size=0"), "");
   EXPECT_NE(ErrorOf("rank=-2"), "");
   const Variable period("TL_PERIOD", "often");

@@ -33,7 +33,7 @@ class Trainer {
 
   Status Begin(const std::string& settings) {
     Result<WorkerOptions> options =
-        WorkerOptions::Parse(settings + " patience_s=60");
+        WorkerOptions::Parse(settings + " patience=60");
     if (!options.ok()) return options.error();
     return BeginWith(*options);
   }
@@ -217,7 +217,7 @@ TEST(Worker, RankZeroWaitsForWhoWasNeverThereOnlyAsLongAsItsPatience) {
   const auto aggregator = StartAggregator();
   Trainer trainer(1.0f);
   Result<WorkerOptions> options =
-      WorkerOptions::Parse(At(*aggregator) + "rank=0 size=2 patience_s=0.5");
+      WorkerOptions::Parse(At(*aggregator) + "rank=0 size=2 patience=0.5");
   ASSERT_TRUE(options.ok());
   ASSERT_TRUE(trainer.BeginWith(*options).ok());
   ASSERT_TRUE(trainer.Join().ok());
@@ -322,7 +322,7 @@ TEST(Worker, AnInterruptEndsAWaitAtOnce) {
 TEST(Worker, SaysWhomItWaitedForWhenPatienceEnds) {
   Trainer trainer(1.0f);
   Result<WorkerOptions> options =
-      WorkerOptions::Parse("aggregator=127.0.0.1:1 patience_s=0.3");
+      WorkerOptions::Parse("aggregator=127.0.0.1:1 patience=0.3");
   ASSERT_TRUE(options.ok());
   ASSERT_TRUE(trainer.BeginWith(*options).ok());
   const Status status = trainer.Join();

@@ -32,10 +32,18 @@ layer {{ name: "scores" type: "InnerProduct" bottom: "hidden" top: "scores"
 CONVOLUTION = """
 layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
   convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }
-layer { name: "rectified" type: "ReLU" bottom: "conv" top: "conv" }
 """
+RECTIFIED = 'layer { name: "rectified" type: "ReLU" bottom: "conv" top: "conv" }'
 DENSE = _DATA + DENSE_LAYERS + END
-CONVOLUTIONAL = _DATA + CONVOLUTION + DENSE_LAYERS.replace('bottom: "data"', 'bottom: "conv"') + END
+CONVOLUTIONAL = (
+    _DATA + CONVOLUTION + RECTIFIED + DENSE_LAYERS.replace('bottom: "data"', 'bottom: "conv"') + END
+)
+POOLING = """
+layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" pooling_param { kernel_size: 2 } }
+"""
+POOLED = (
+    _DATA + CONVOLUTION + POOLING + DENSE_LAYERS.replace('bottom: "data"', 'bottom: "pool"') + END
+)
 
 
 def examples(count: int = 64) -> tuple[np.ndarray, np.ndarray]:

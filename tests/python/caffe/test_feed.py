@@ -107,3 +107,13 @@ def test_socket_of_an_earlier_feeder_is_replaced_and_a_file_is_not(address, tmp_
     with pytest.raises(OSError, match="in use"):
         Feeder(address, **LABEL)
     assert (tmp_path / "feed.sock").read_text() == "mine"
+
+
+def test_socket_of_a_feeder_that_listens_is_not_taken_from_it(address):
+    with Feeder(address, **LABEL) as feeder:
+        with pytest.raises(OSError, match="another feeder listens there"):
+            Feeder(address, **LABEL)
+        # Nor was anybody taken for its layer.
+        feeder._listener.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            feeder._listener.accept()

@@ -101,6 +101,13 @@ def test_what_is_no_caffemodel_is_a_value_error(tmp_path, content):
         read_caffemodel(tmp_path / "broken")
 
 
+def test_two_layers_of_a_name_are_refused(tmp_path):
+    write_caffemodel(tmp_path / "a", weights())
+    (tmp_path / "twice").write_bytes(2 * (tmp_path / "a").read_bytes())
+    with pytest.raises(ValueError, match=r"twice has two layers 'conv' with parameters"):
+        read_caffemodel(tmp_path / "twice")
+
+
 def test_every_cut_of_a_file_is_read_or_refused(tmp_path):
     write_caffemodel(tmp_path / "a", weights())
     whole = (tmp_path / "a").read_bytes()

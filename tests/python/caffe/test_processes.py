@@ -75,6 +75,48 @@ except KeyboardInterrupt:
     assert ended.stdout == "obeyed 2\n", ended.stderr
 
 
+def test_ctrl_c_may_be_pressed_twice():
+    program = """
+import os, signal, threading
+from tensorlightning.caffe import Solver
+solver = Solver(nets.SOLVER, nets.DENSE)
+images, labels = nets.examples()
+solver.feed(images, labels)
+# Each iteration takes a while: the second comes before the first was obeyed.
+def press():
+    for _ in range(5):
+        os.kill(os.getpid(), signal.SIGINT)
+threading.Timer(0.5, press).start()
+try:
+    solver.step(10**9)
+except KeyboardInterrupt:
+    done = solver.iteration
+    solver.step(5)
+    print("obeyed", solver.iteration - done)
+"""
+    ended = nets.run_python(program)
+    assert ended.stdout == "obeyed 5\n", ended.stderr
+
+
+def test_a_loss_that_is_no_number_leaves_the_memory_whole():
+    """A MAX pooling over NaN would write in front of its blob."""
+    program = """
+from tensorlightning.caffe import CaffeError, Solver
+images, labels = nets.examples()
+for _ in range(20):
+    with Solver(nets.SOLVER, nets.POOLED, check=False) as solver:
+        solver.feed(images, labels)
+        solver.parameters["conv"][0][...] = float("nan")
+        try:
+            solver.step(1)
+        except CaffeError as error:
+            print(str(error)[:21])
+"""
+    ended = nets.run_python(program, MALLOC_CHECK_="3")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "the loss is no number\n" * 20
+
+
 def test_an_aggregator_out_of_reach_is_an_exception(free_port):
     where = f"aggregator: '127.0.0.1:{free_port}'"
     block = f"tensorlightning_param {{ {where} patience: 1 size: 2 rank: 0 }}"

@@ -167,6 +167,41 @@ def test_a_loss_that_is_no_number_is_an_exception_before_the_update(driver):
         assert np.isfinite(solver.step(1))
 
 
+def test_every_part_of_an_iteration_is_looked_at_before_the_update(driver):
+    """iter_size: the loss of the last part says nothing about the first."""
+    images, labels = nets.examples(2 * nets.BATCH)
+    images[: nets.BATCH] = 3e38
+    with Solver(nets.SOLVER + " iter_size: 2", nets.DENSE) as solver:
+        solver.feed(images, labels)
+        with pytest.raises(CaffeError, match="the loss is no number in iteration 0"):
+            solver.step(1)
+        assert all(np.isfinite(array).all() for array in solver.parameters["hidden"])
+
+
+def test_the_iteration_is_known_after_an_exception(solver):
+    images, labels = nets.examples()
+    solver.feed(images, labels)
+    solver.step(3)
+    solver.parameters["scores"][1][0] = np.nan
+    with pytest.raises(CaffeError, match="in iteration 3"):
+        solver.step(3)
+    assert solver.iteration == 3
+
+
+def test_a_label_that_one_layer_ignores_may_be_wrong_for_another(driver):
+    """Caffe's Accuracy would read far outside of its blob."""
+    ignoring = nets.DENSE.replace(
+        'type: "SoftmaxWithLoss"', 'type: "SoftmaxWithLoss" loss_param { ignore_label: 255 }'
+    )
+    images, labels = nets.examples()
+    labels[3] = 255
+    with Solver(nets.SOLVER, ignoring) as solver:
+        solver.feed(images, labels)
+        solver.step(1)
+        with pytest.raises(CaffeError, match=r"label 3 is 255.* classes 0 to 2"):
+            solver.test(images, labels)
+
+
 def test_a_closed_solver_says_so(driver):
     solver = Solver(nets.SOLVER, nets.DENSE)
     solver.close()
