@@ -69,7 +69,7 @@ bench-comm: setup ## measure transport and aggregator against iperf3, an echo, t
 bench-train: tf ## measure training against TensorFlow's strategies and dense averaging (90 minutes)
 	@$(PYTHON) bench/train.py
 
-bench-caffe: caffe ## measure LeNet in a stock Caffe against one worker and dense averaging (35 minutes)
+bench-caffe: caffe ## measure LeNet in a stock Caffe against one worker and dense averaging (30 minutes)
 	@$(PYTHON) bench/caffe.py
 
 bench-spark: tf ## measure training on a Spark cluster against elephas, and how rows are fed (35 minutes)

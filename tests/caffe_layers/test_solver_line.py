@@ -1,11 +1,13 @@
 """The one line in solver.prototxt, with the stock caffe binary."""
 
 import re
+from pathlib import Path
 
 import caffe_stock
 import numpy as np
 import pytest
 from caffe_layers.workplace import CLASSES, FEATURES, PARAMETERS, Workplace, dense
+from tensorlightning.caffe import read_caffemodel, wire
 
 pytestmark = caffe_stock.needed
 LINE = "tensorlightning_param { }"
@@ -122,6 +124,25 @@ def test_training_goes_on_from_a_snapshot(place):
     ran = place.tlrun("--snapshot=shot_iter_40.solverstate")
     assert ran.status == 1
     assert "shot_iter_40.solverstate.tensorlightning.0 " in ran.text
+
+
+def test_a_snapshot_is_of_the_centre_and_rank_0_goes_on_from_its_own_model(place):
+    place.write_solver("tensorlightning_param { period: 1 }", max_iter=60, snapshot=40)
+    assert place.tlrun().status == 0
+    shot = place.folder / "shot_iter_40.caffemodel"
+    own = wire.fields((place.folder / "shot_iter_40.solverstate.tensorlightning.0").read_bytes())
+    own = [wire.numbers(wire.fields(wire.bytes_of(b)), 5, np.dtype("<f4")) for b in own]
+    assert np.abs(flat(shot) - np.concatenate(own)).max() > 1e-5
+    # A step that changes nothing.
+    place.write_solver('tensorlightning_param { model: "own" }', max_iter=41, base_lr=0, momentum=0)
+    ran = place.train("--snapshot=shot_iter_40.solverstate")
+    assert ran.status == 0, ran.text
+    assert np.array_equal(flat(place.folder / "shot_iter_41.caffemodel"), np.concatenate(own))
+
+
+def flat(caffemodel: Path) -> np.ndarray:
+    layers = read_caffemodel(caffemodel).values()
+    return np.concatenate([blob.ravel() for blobs in layers for blob in blobs])
 
 
 def test_training_starts_from_given_weights(place):

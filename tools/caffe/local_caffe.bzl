@@ -7,7 +7,14 @@ built, or installed elsewhere, has its files in other places: all that are usual
 _HEADERS = ["usr/include", "include"]
 # Of the messages that protoc has made of caffe.proto, where they are not beside the other headers.
 _GENERATED = ["build/src", "build/include", ".build_release/src", "proto"]
-_LIBRARIES = ["usr/lib/x86_64-linux-gnu", "lib", "build/lib", ".build_release/lib", "lib64"]
+_LIBRARIES = [
+    "usr/lib/x86_64-linux-gnu",
+    "lib",
+    "lib/x86_64-linux-gnu",
+    "build/lib",
+    ".build_release/lib",
+    "lib64",
+]
 
 _BUILD = """package(default_visibility = ["//visibility:public"])
 
