@@ -1,6 +1,7 @@
 """Small nets and data for tests of tensorlightning.caffe."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -64,4 +65,6 @@ def run_python(program: str, *arguments: str, **environment: str):
         capture_output=True,
         text=True,
         timeout=120,
+        # Ctrl-C is its own, also where the tests run in the background of a shell.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
