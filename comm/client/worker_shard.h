@@ -41,9 +41,9 @@ class WorkerShard {
   virtual Status Postpone(std::span<float> staged) = 0;
   virtual Status ApplyReply(const Message& reply) = 0;
   virtual void Deliver(std::span<float> staged, uint32_t live) = 0;
-  // From now on pushes are not pruned: for the last one. An averaging rule sends
-  // all of this step's share and drops what it still owed; a gradient rule sends
-  // all that it owes.
+  // From now on pushes are not pruned: for the last one. An averaging rule
+  // sends all of this step's share and drops what it still owed; a gradient
+  // rule sends all that it owes.
   virtual void SendEverything() = 0;
   // A push that never arrived is owed again.
   virtual Status Owe(const Message& lost) = 0;
