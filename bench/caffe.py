@@ -18,9 +18,11 @@ import machine
 import report
 import train_hosts
 from caffe_workers import Job, Outcome
+from cluster.network import Network
 from report import BenchmarkError, Ratio, Row
 from rich.console import Console
 
+Say = Callable[[str], None]
 TEAM, PAIR = 4, 2
 SLOW, FAST = "100mbit", "1gbit"
 # The best of 0.01, 0.02 and 0.04 for one worker. A team diverges now and then from 0.06 on: there
@@ -53,29 +55,28 @@ class Results:
     silent: list[float]
 
 
-def measure(size: Size, seeds: int, said: Callable[[str], None]) -> Results:
-    results = Results([], [], [], [], [])
-    with train_hosts.network(TEAM + 1, FAST) as network:
-        alone = [
-            Job("one", 1, RATE["one"], size.alone, size.tests, seed + 1) for seed in range(seeds)
-        ]
-        for at in range(0, seeds, TEAM):
-            results.one += caffe_workers.run_alone(network.hosts, alone[at : at + TEAM])
-        for seed, outcome in enumerate(results.one):
-            said(f"one worker, seed {seed}: {outcome.accuracy:.2f}%")
-        for seed in range(seeds):
-            for policy, found in (("dense", results.dense), ("elastic", results.elastic)):
-                job = Job(policy, TEAM, RATE[policy], size.iterations, size.tests, seed + 1)
-                found.append(caffe_workers.run(network.hosts, job))
-                said(f"{TEAM} workers, {policy}, seed {seed}: {found[-1].accuracy:.2f}%")
-        for host in network.hosts:
-            host.set_rate(SLOW)
-        for turn in range(size.speed_rounds):
-            for policy, speeds in (("none", results.silent), ("elastic", results.ours)):
-                job = Job(policy, PAIR, RATE["elastic"], size.speed_iterations, 0, 1)
-                speeds.append(caffe_workers.run(network.hosts, job).samples_per_s)
-            said(f"speed at {SLOW}, round {turn + 1}")
-    return results
+def learn(network: Network, size: Size, seeds: int, results: Results, said: Say) -> None:
+    alone = [Job("one", 1, RATE["one"], size.alone, size.tests, seed + 1) for seed in range(seeds)]
+    for at in range(0, seeds, TEAM):
+        results.one += caffe_workers.run_alone(network.hosts, alone[at : at + TEAM])
+    for seed, outcome in enumerate(results.one):
+        said(f"one worker, seed {seed}: {outcome.accuracy:.2f}%")
+    for seed in range(seeds):
+        for policy, found in (("dense", results.dense), ("elastic", results.elastic)):
+            job = Job(policy, TEAM, RATE[policy], size.iterations, size.tests, seed + 1)
+            found.append(caffe_workers.run(network.hosts, job))
+            said(f"{TEAM} workers, {policy}, seed {seed}: {found[-1].accuracy:.2f}%")
+
+
+def race(network: Network, size: Size, results: Results, said: Say) -> None:
+    """A pair of workers over the slow link, in turns with one that is silent."""
+    for host in network.hosts:
+        host.set_rate(SLOW)
+    for turn in range(size.speed_rounds):
+        for policy, speeds in (("none", results.silent), ("elastic", results.ours)):
+            job = Job(policy, PAIR, RATE["elastic"], size.speed_iterations, 0, 1)
+            speeds.append(caffe_workers.run(network.hosts, job).samples_per_s)
+        said(f"speed at {SLOW}, round {turn + 1}")
 
 
 def mean(values) -> float:
@@ -88,6 +89,12 @@ def behind(best: Sequence[float], ours: Sequence[float]) -> float:
 
 
 def rows(results: Results) -> list[Row]:
+    return (_learned(results) if results.elastic else []) + (
+        _raced(results) if results.ours else []
+    )
+
+
+def _learned(results: Results) -> list[Row]:
     ours = [outcome.accuracy for outcome in results.elastic]
     dense = [outcome.accuracy for outcome in results.dense]
     best = [max(point.value for point in outcome.curve) for outcome in results.one]
@@ -97,7 +104,6 @@ def rows(results: Results) -> list[Row]:
         d.bytes_per_sample / o.bytes_per_sample
         for d, o in zip(results.dense, results.elastic, strict=True)
     ]
-    speeds = [own / quiet for own, quiet in zip(results.ours, results.silent, strict=True)]
     return [
         Row(
             Ratio("bytes_vs_dense_easgd", "dense EASGD, a sample", 50.0),
@@ -117,17 +123,24 @@ def rows(results: Results) -> list[Row]:
             f"{mean(best):.2f}",
             [behind(best, ours)],
         ),
+    ]
+
+
+def _raced(results: Results) -> list[Row]:
+    return [
         Row(
             Ratio("speed_vs_silent", f"silence, {SLOW}", 0.9),
             [f"{statistics.median(results.ours):,.0f}/s"],
             f"{statistics.median(results.silent):,.0f}/s",
-            speeds,
-        ),
+            [own / quiet for own, quiet in zip(results.ours, results.silent, strict=True)],
+        )
     ]
 
 
 def parse_arguments() -> argparse.Namespace:
-    return report.Parser("caffe", __doc__, FULL.seeds, "a few iterations, one seed").options()
+    parser = report.Parser("caffe", __doc__, FULL.seeds, "a few iterations, one seed")
+    parser.add_argument("--only", choices=("learning", "speed"), help="a part of it")
+    return parser.options()
 
 
 def main(console: Console) -> None:
@@ -139,8 +152,15 @@ def main(console: Console) -> None:
     caffe_workers.prepare()
     facts = machine.facts() | {"quick": options.quick, "seeds": seeds, "links": [SLOW, FAST]}
     free = machine.free_cores()
-    with report.progress(console, "starting", 3 * seeds + size.speed_rounds) as said:
-        results = measure(size, seeds, said)
+    results = Results([], [], [], [], [])
+    with (
+        report.progress(console, "starting", 3 * seeds + size.speed_rounds) as said,
+        train_hosts.network(TEAM + 1, FAST) as network,
+    ):
+        if options.only != "speed":
+            learn(network, size, seeds, results, said)
+        if options.only != "learning":
+            race(network, size, results, said)
     facts["free_cores"] = free
     shown = rows(results)
     headings = ["against", "which has", "ratio"]
