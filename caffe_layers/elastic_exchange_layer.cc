@@ -13,6 +13,7 @@
 #include "caffe_layers/interrupts.h"
 #include "caffe_layers/net_blobs.h"
 #include "caffe_layers/net_in_making.h"
+#include "comm/worker/embedded_aggregators.h"
 
 namespace tensorlightning {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "caffe_layers/ending.h"
 #include "caffe_layers/net_blobs.h"
+#include "comm/worker/embedded_aggregators.h"
 
 namespace tensorlightning {
 namespace {

@@ -10,6 +10,8 @@
 #include <map>
 #include <utility>
 
+#include "comm/worker/embedded_aggregators.h"
+
 namespace tensorlightning {
 namespace {
 

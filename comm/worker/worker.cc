@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
-#include <mutex>
 #include <sstream>
 #include <thread>
 #include <utility>
 
-#include "comm/handshake.h"
 #include "comm/json.h"
-#include "kernels/finite.h"
+#include "comm/worker/embedded_aggregators.h"
 
 namespace tensorlightning {
 namespace {
@@ -23,59 +20,6 @@ constexpr uint64_t kPeriodsPerMirror = 10;
 constexpr std::chrono::milliseconds kBetweenLooks{100};
 // For slower workers, at the end.
 constexpr std::chrono::milliseconds kLongestEnd{600'000};
-
-// The one registry of this process: aggregators that others may be using.
-struct Embedded {
-  std::mutex mutex;
-  std::map<std::string, std::shared_ptr<Aggregator>> by_endpoint;
-};
-
-// Never destroyed: whoever ends the process may need it.
-Embedded& TheEmbedded() {
-  static auto* const embedded = new Embedded;
-  return *embedded;
-}
-
-Result<std::shared_ptr<Aggregator>> Embed(const Endpoint& endpoint,
-                                          const Secret& secret,
-                                          const std::string& job) {
-  AggregatorOptions options;
-  options.listen = {endpoint};
-  options.secret = secret;
-  options.job = job;
-  options.log = Log(2, LogLevel::kWarning);
-  Result<std::unique_ptr<Aggregator>> started =
-      Aggregator::Start(std::move(options));
-  if (!started.ok()) return started.error();
-  return std::shared_ptr<Aggregator>(std::move(*started));
-}
-
-Result<std::shared_ptr<Aggregator>> EmbedForAll(const std::string& listen,
-                                                const Secret& secret,
-                                                const std::string& job) {
-  const Result<Endpoint> endpoint = Endpoint::Parse(listen);
-  if (!endpoint.ok()) return endpoint.error();
-  Embedded& embedded = TheEmbedded();
-  const std::lock_guard lock(embedded.mutex);
-  const auto known = embedded.by_endpoint.find(listen);
-  if (known != embedded.by_endpoint.end()) return known->second;
-  Result<std::shared_ptr<Aggregator>> made = Embed(*endpoint, secret, job);
-  if (made.ok()) embedded.by_endpoint.emplace(listen, *made);
-  return made;
-}
-
-// A wildcard is no address to connect to.
-Endpoint Reachable(Endpoint endpoint) {
-  if (endpoint.host == "0.0.0.0") endpoint.host = "127.0.0.1";
-  if (endpoint.host == "::") endpoint.host = "::1";
-  return endpoint;
-}
-
-Secret RandomSecret() {
-  const Nonce nonce = MakeNonce();
-  return *Secret::FromBytes(
-      {reinterpret_cast<const char*>(nonce.data()), nonce.size()});
-}
 
 // Of a member of the aggregator's account; 0 if it is not there.
 uint64_t NumberIn(std::string_view json, const std::string& name) {
@@ -146,15 +90,13 @@ Status Worker::Connect(Tensors weights) {
                        " workers, and nothing says where their aggregator is: "
                        "set TL_AGGREGATOR=host:port, or start with tlrun"};
     }
-    // Nobody else is to join: nobody else knows this secret.
-    secret_ = RandomSecret();
     Result<std::shared_ptr<Aggregator>> embedded =
-        Embed({"127.0.0.1", 0, ""}, secret_, options_.job);
+        EmbedForOne(secret_, options_.job);
     if (!embedded.ok()) return embedded.error();
     aggregator_ = *embedded;
   }
   if (aggregator_ != nullptr) {
-    where_ = {Reachable(aggregator_->endpoints().front())};
+    where_ = {ReachableEndpoint(*aggregator_)};
   } else {
     Result<std::vector<Endpoint>> where =
         Endpoint::ParseList(options_.aggregator);
@@ -170,6 +112,9 @@ Status Worker::Connect(Tensors weights) {
       ElasticClient::Begin(std::move(*client_options), layout_, weights);
   if (!client.ok()) return client.error();
   client_ = std::move(*client);
+  if (options_.is_gradient()) {
+    mean_.emplace(options_, *client_, interrupted_);
+  }
   return Done{};
 }
 
@@ -391,38 +336,8 @@ Status Worker::WaitForOthersToLeave() {
   }
 }
 
-// ---- Gradients. -------------------------------------------------------------
-
-// Nobody to average with: what remains is the momentum that the optimizer has
-// left to us.
-void Worker::AccelerateAlone(Tensors gradients) {
-  if (options_.momentum == 0.0) return;
-  pending_.resize(gradients.size());
-  const auto momentum = static_cast<float>(options_.momentum);
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    std::vector<float>& velocity = pending_[i];
-    velocity.resize(gradients[i].size());
-    for (size_t j = 0; j < velocity.size(); ++j) {
-      velocity[j] = momentum * velocity[j] + gradients[i][j];
-      gradients[i][j] = velocity[j];
-    }
-  }
-}
-
-Status Worker::WaitForRound() {
-  Status status = client_->Wait(options_.patience());
-  if (!status.ok() && status.error().code == ErrorCode::kTimedOut &&
-      !interrupted_()) {
-    return Error{
-        ErrorCode::kTimedOut,
-        "one of the " + std::to_string(client_->live()) +
-            " workers did not bring its gradients: " + status.error().message};
-  }
-  return status;
-}
-
 Status Worker::AverageGradients(Tensors gradients) {
-  if (!options_.is_gradient()) {
+  if (!mean_.has_value()) {
     return Error{ErrorCode::kInvalidArgument,
                  "gradients are averaged under policy=gradient, not under "
                  "policy=" +
@@ -432,72 +347,7 @@ Status Worker::AverageGradients(Tensors gradients) {
     return Error{ErrorCode::kInvalidArgument,
                  "this worker has not joined yet: wait for tl_joined first"};
   }
-  if (client_->alone() && options_.size <= 1) {
-    AccelerateAlone(gradients);
-    return Done{};
-  }
-  return options_.policy == "gradient" ? AverageTogether(gradients)
-                                       : AverageMeanwhile(gradients);
-}
-
-Status Worker::AverageTogether(Tensors gradients) {
-  // A call that was interrupted has left a round under way. The others have
-  // applied its mean: so must this worker, with the next one.
-  Status status = WaitForRound();
-  if (!status.ok()) return status;
-  pending_.resize(gradients.size());
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    pending_[i].resize(gradients[i].size());
-  }
-  const std::vector<std::span<float>> late(pending_.begin(), pending_.end());
-  const Result<bool> left = client_->Collect(late);
-  if (!left.ok()) return left.error();
-  const Result<bool> started = client_->Exchange(gradients);
-  if (!started.ok()) return started.error();
-  status = WaitForRound();
-  if (!status.ok()) return status;
-  const Result<bool> collected = client_->Collect(gradients);
-  if (!collected.ok()) return collected.error();
-  if (!*collected) {
-    const std::optional<Error> error = client_->TakeExchangeError();
-    return error.has_value()
-               ? *error
-               : Error{ErrorCode::kIo, "the round ended without a mean"};
-  }
-  if (!*left) return Done{};
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    for (size_t j = 0; j < gradients[i].size(); ++j) {
-      gradients[i][j] += std::exchange(pending_[i][j], 0.0f);
-    }
-  }
-  return Done{};
-}
-
-// What can't be sent now is owed.
-Status Worker::AverageMeanwhile(Tensors gradients) {
-  pending_.resize(gradients.size());
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    pending_[i].resize(gradients[i].size());
-    Status finite = CheckFinite(gradients[i], "the gradient", kUsableBits);
-    if (!finite.ok()) return finite;
-    for (size_t j = 0; j < gradients[i].size(); ++j) {
-      pending_[i][j] += std::exchange(gradients[i][j], 0.0f);
-    }
-  }
-  // First this: what ends after it is collected by the next call.
-  const bool busy = client_->busy();
-  const Result<bool> collected = client_->Collect(gradients);
-  if (!collected.ok()) return collected.error();
-  if (busy) return Done{};
-  std::vector<std::span<float>> owed(pending_.begin(), pending_.end());
-  const Result<bool> started = client_->Exchange(owed);
-  if (!started.ok()) return started.error();
-  if (*started) {
-    for (std::vector<float>& part : pending_) {
-      std::fill(part.begin(), part.end(), 0.0f);
-    }
-  }
-  return Done{};
+  return mean_->Average(gradients);
 }
 
 // ---- What is to be seen. ----------------------------------------------------
@@ -574,24 +424,6 @@ std::string Worker::StatisticsJson() const {
     all.Add("aggregator", where_.front().ToString());
   }
   return out.str();
-}
-
-void StopEmbeddedAggregators(std::chrono::milliseconds patience,
-                             const std::function<bool()>& interrupted) {
-  std::map<std::string, std::shared_ptr<Aggregator>> ours;
-  {
-    Embedded& embedded = TheEmbedded();
-    const std::lock_guard lock(embedded.mutex);
-    ours.swap(embedded.by_endpoint);
-  }
-  const auto until = Clock::now() + patience;
-  for (const auto& [endpoint, aggregator] : ours) {
-    while (aggregator->totals().live > 0 && Clock::now() < until &&
-           !interrupted()) {
-      std::this_thread::sleep_for(kPoll);
-    }
-    (void)aggregator->Stop();
-  }
 }
 
 }  // namespace tensorlightning

@@ -27,6 +27,7 @@
 #include "comm/aggregator/aggregator.h"
 #include "comm/client/elastic_client.h"
 #include "comm/layout.h"
+#include "comm/worker/gradient_mean.h"
 #include "comm/worker/progress_report.h"
 #include "comm/worker/worker_options.h"
 #include "kernels/result.h"
@@ -92,10 +93,6 @@ class Worker {
   Status WaitForOthersToLeave();
   Status TakeFinal(Tensors weights, bool own);
   void Leave();
-  Status WaitForRound();
-  void AccelerateAlone(Tensors gradients);
-  Status AverageTogether(Tensors gradients);
-  Status AverageMeanwhile(Tensors gradients);
   void Report(bool done);
 
   const WorkerOptions options_;
@@ -116,16 +113,8 @@ class Worker {
   std::atomic<uint64_t> steps_{0};
   ProgressReport report_;
   std::optional<double> loss_;
-  // Gradient policies: owed while an exchange is under way, or a mean that came
-  // too late for its call, or, alone, the velocity.
-  std::vector<std::vector<float>> pending_;
+  std::optional<GradientMean> mean_;  // Gradient policies.
 };
-
-// Aggregators that listen for others live as long as the process: a worker may
-// leave and join again. This waits until all others have left, as long as they
-// may take and nobody interrupts, and stops them.
-void StopEmbeddedAggregators(std::chrono::milliseconds patience,
-                             const std::function<bool()>& interrupted);
 
 }  // namespace tensorlightning
 

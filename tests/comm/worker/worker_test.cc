@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "comm/worker/embedded_aggregators.h"
+
 namespace tensorlightning {
 namespace {
 
