@@ -18,12 +18,20 @@ Compression UpOf(const Policy& policy, const Shard& shard) {
   return shard.dense ? DenseCompression(policy.up.values) : policy.up;
 }
 
+// Of an average, the last push: what is rounded away now is never sent.
+Compression LastOf(const Policy& policy, const Shard& shard) {
+  if (shard.dense) return DenseCompression(policy.up.values);
+  return {SelectionRule::ChunkTopK(1.0),
+          std::min(policy.up.values, ValueCode::kBits8)};
+}
+
 class AveragingShard final : public WorkerShard {
  public:
   AveragingShard(const Policy& policy, const Shard& shard,
                  std::shared_ptr<WorkerScratch> scratch)
       : policy_(policy),
         up_(UpOf(policy, shard)),
+        last_(LastOf(policy, shard)),
         state_(MakeWorkerState(Place::kCpu, shard.entries, scratch->workspace)),
         scratch_(std::move(scratch)) {}
 
@@ -42,14 +50,16 @@ class AveragingShard final : public WorkerShard {
       if (!cleared.ok()) return cleared.error();
     }
     if (mirror) {
-      Result<Emitted> emitted = state_->Mirror(staged.data(), up_, out);
+      // Nobody else has a part in it: the centre is to be this very model.
+      Result<Emitted> emitted = state_->Mirror(
+          staged.data(), everything_ ? kEverything : up_, out);
       std::fill(staged.begin(), staged.end(), 0.0f);
       return emitted;
     }
     std::vector<float>& before = scratch_->before;
     before.assign(staged.begin(), staged.end());
-    Result<Emitted> emitted =
-        state_->Step(staged.data(), policy_.For(live), up_, out);
+    Result<Emitted> emitted = state_->Step(staged.data(), policy_.For(live),
+                                           everything_ ? last_ : up_, out);
     if (!emitted.ok()) {
       std::fill(staged.begin(), staged.end(), 0.0f);
       return emitted;
@@ -68,16 +78,13 @@ class AveragingShard final : public WorkerShard {
     return state_->ApplyReply(reply);
   }
   void Deliver(std::span<float>, uint32_t) override {}
-  void SendEverything() override {
-    up_ = kEverything;
-    everything_ = true;
-  }
+  void SendEverything() override { everything_ = true; }
   Status Owe(const Message& lost) override { return state_->Owe(lost); }
   Status ReadView(std::span<float> view) const override {
     return state_->ReadView(view);
   }
   size_t MaxPushBytes() const override {
-    return up_.MaxBytes(state_->entries());
+    return (everything_ ? kEverything : up_).MaxBytes(state_->entries());
   }
 
  private:
@@ -91,6 +98,7 @@ class AveragingShard final : public WorkerShard {
 
   Policy policy_;
   Compression up_;
+  Compression last_;
   std::unique_ptr<WorkerState> state_;
   std::shared_ptr<WorkerScratch> scratch_;
   bool mirrored_ = false;    // By the last step.

@@ -42,8 +42,8 @@ class WorkerShard {
   virtual Status ApplyReply(const Message& reply) = 0;
   virtual void Deliver(std::span<float> staged, uint32_t live) = 0;
   // From now on pushes are not pruned: for the last one. An averaging rule
-  // sends all of this step's share and drops what it still owed; a gradient
-  // rule sends all that it owes.
+  // sends all of this step's share, in 8 bits if not in more, and drops what it
+  // still owed; a mirror the model as it is; a gradient rule all that it owes.
   virtual void SendEverything() = 0;
   // A push that never arrived is owed again.
   virtual Status Owe(const Message& lost) = 0;

@@ -100,7 +100,10 @@ class _Training:
         from tensorlightning.options import Options
 
         model = build_model()
-        self._averaging = Averaging(lambda: model.weights, Options.make(), environment.job(), False)
+        # What all have learned is the driver's to fetch: nobody would look at it here.
+        self._averaging = Averaging(
+            lambda: model.weights, Options.make(), environment.job(), own=True
+        )
         self._averaging.begin(built=bool(model.built))
         callbacks = [self._callback(), *fit_options.pop("callbacks", list)()]
         history: dict[str, list[float]] = {}
