@@ -72,7 +72,7 @@ bench-train: tf ## measure training against TensorFlow's strategies and dense av
 bench-caffe: caffe ## measure LeNet in a stock Caffe against one worker and dense averaging (30 minutes)
 	@$(PYTHON) bench/caffe.py
 
-bench-spark: tf ## measure training on a Spark cluster against elephas, and how rows are fed (35 minutes)
+bench-spark: tf ## measure training on a Spark cluster against elephas, and how rows are fed (45 minutes)
 	@$(PYTHON) bench/spark.py
 
 format: setup ## rewrite C++, CUDA and Python sources in the house style

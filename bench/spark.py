@@ -7,8 +7,10 @@ and last weights, and what Spark has to say.
 
 elephas is as it is documented, in all of its modes. Its synchronous mode averages once an epoch;
 its asynchronous one goes to a parameter server over HTTP, either with each batch, with which it
-learns best, or once an epoch. Rows are read from Parquet (elephas has them in the executors' memory
-before it begins); for "from the driver" both have arrays there, as in elephas' documentation.
+learns best, or once an epoch. The former is compared with a training of ours that exchanges more
+often, too; spark_plan.py has all settings. Rows are read from Parquet (elephas has them in the
+executors' memory before it begins); for "from the driver" both have arrays there, as in elephas'
+documentation. Workers that never exchange show what could be had at best.
 
 A ratio that misses its target is shown as such and is no failure: this is no test.
 """
@@ -37,8 +39,7 @@ from spark_plan import (
     OUR_SIDES,
     OURS,
     QUICK,
-    RATES,
-    SETTINGS,
+    SIDES,
     SYNC,
     Size,
 )
@@ -98,15 +99,15 @@ class Benchmark:
         )
 
     def _request(self, side: str, folder: Path, rows: int) -> dict:
-        size = self._size
+        size, how = self._size, SIDES[side]
         return {
             "folder": str(folder),
             "rows": rows,
             "epochs": 1 if rows == size.warm_rows else size.epochs,
-            "batch": size.batch,
-            "rate": RATES[side],
-            "steps": size.steps(WORKERS),
-            "settings": SETTINGS,
+            "batch": how.batch,
+            "rate": how.rate,
+            "steps": size.steps(WORKERS, how.batch),
+            "settings": how.settings,
         }
 
     def _feed(self, driver: Driver) -> None:
@@ -116,7 +117,7 @@ class Benchmark:
             folder=str(self._rows),
             copies=size.feed_copies,
             rounds=size.feed_rounds,
-            batch=size.batch,
+            batch=size.feed_batch,
         )
         self._said("feeding")
 

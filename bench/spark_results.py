@@ -1,34 +1,39 @@
 """From trainings to ratios with targets: the tables and the JSON of the benchmark of Spark."""
 
 import statistics
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 
 import report
-import spark_plan
 from report import Ratio, Row
 from rich import box
 from rich.table import Table
 from spark_cluster import Fitted
 from spark_plan import (
-    ABOUT,
     ASYNC_BATCH,
     ASYNC_EPOCH,
     LINK,
     OURS,
     OURS_FROM_DRIVER,
+    OURS_OFTEN,
+    SIDES,
+    SILENT,
     SYNC,
     SYNC_FROM_DRIVER,
 )
 
 FEWER_BYTES, FASTER, POINTS, FEEDING = 50.0, 2.0, 0.5, 0.8
-# The name of a ratio, whom of elephas' it is against, and who of ours has data in the same place.
+# The name of a ratio, whom of elephas' it is against, and who of ours: with data in the same place,
+# and against the mode that exchanges with every batch the one that exchanges often, too.
 PAIRS = (
     ("elephas_sync", SYNC, OURS),
-    ("elephas_async", ASYNC_BATCH, OURS),
+    ("elephas_async", ASYNC_BATCH, OURS_OFTEN),
     ("elephas_async_epoch", ASYNC_EPOCH, OURS),
     ("elephas_from_driver", SYNC_FROM_DRIVER, OURS_FROM_DRIVER),
 )
+# What could be had at best against the modes that hardly exchange.
+LIMITS = (("elephas_sync", SYNC, SILENT), ("elephas_async_epoch", ASYNC_EPOCH, SILENT))
 SHORT = {
     SYNC: "sync",
     ASYNC_BATCH: "async, by batch",
@@ -52,45 +57,40 @@ class Results:
     def mean(self, side: str, what: str) -> float:
         return statistics.fmean(getattr(one, what) for one in self.fitted[side])
 
-    @property
-    def best_of_elephas(self) -> str | None:
-        """The mode that learns best."""
-        sides = [side for side in SHORT if side in self.fitted]
-        return max(sides, key=lambda side: self.mean(side, "accuracy"), default=None)
-
 
 def rows(results: Results) -> list[Row]:
-    made = _compared(results, "bytes_per_sample", "bytes", FEWER_BYTES, "{:,.1f} B", _fewer)
-    made += _compared(results, "samples_per_s", "speed", FASTER, "{:,.0f}/s", _faster)
-    if best := results.best_of_elephas:
-        ours, theirs = results.mean(OURS, "accuracy"), results.mean(best, "accuracy")
-        made.append(
-            Row(
-                Ratio("accuracy_behind_elephas", f"{SHORT[best]} (points)", POINTS, at_most=True),
-                [f"{ours:.2f}"],
-                f"{theirs:.2f}",
-                [theirs - ours],
-            )
-        )
-    return made + _feeding(results)
+    bytes_, speed = partial(Ratio, target=FEWER_BYTES), partial(Ratio, target=FASTER)
+    points = partial(Ratio, target=POINTS, at_most=True)
+    per_sample = ("bytes_per_sample", "{:,.1f} B", _fewer)
+    per_second = ("samples_per_s", "{:,.0f}/s", _faster)
+    compared = partial(_compared, results)
+    return [
+        *compared(PAIRS, "bytes_vs", bytes_, *per_sample),
+        *compared(LIMITS, "limit_bytes_vs", Ratio, *per_sample),
+        *compared(PAIRS, "speed_vs", speed, *per_second),
+        *compared(LIMITS, "limit_speed_vs", Ratio, *per_second),
+        *compared(PAIRS, "points_behind", points, "accuracy", "{:.2f}%", _behind),
+        *_feeding(results),
+    ]
 
 
 def _compared(
     results: Results,
-    what: str,
+    pairs: Sequence[tuple[str, str, str]],
     name: str,
-    target: float,
+    make: Callable[[str, str], Ratio],
+    what: str,
     shown: str,
     ratio: Callable[[float, float], float],
 ) -> list[Row]:
     made = []
-    for peer, theirs, ours in PAIRS:
-        if theirs not in results.fitted:
+    for peer, theirs, ours in pairs:
+        if theirs not in results.fitted or ours not in results.fitted:
             continue
         by_seed = zip(results.fitted[ours], results.fitted[theirs], strict=True)
         made.append(
             Row(
-                Ratio(f"{name}_vs_{peer}", SHORT[theirs], target),
+                make(f"{name}_{peer}", SHORT[theirs]),
                 [shown.format(results.mean(ours, what))],
                 shown.format(results.mean(theirs, what)),
                 [ratio(getattr(own, what), getattr(other, what)) for own, other in by_seed],
@@ -105,6 +105,10 @@ def _fewer(ours: float, theirs: float) -> float:
 
 def _faster(ours: float, theirs: float) -> float:
     return ours / theirs
+
+
+def _behind(ours: float, theirs: float) -> float:
+    return theirs - ours
 
 
 def _feeding(results: Results) -> list[Row]:
@@ -129,10 +133,10 @@ def by_side(results: Results) -> Table:
     shown.add_column("who", no_wrap=True)
     for heading in ("samples/s", "seconds", "MB", "bytes/sample", "accuracy", "min to max"):
         shown.add_column(heading, justify="right", no_wrap=True)
-    for side in (s for s in ABOUT if s in results.fitted):
+    for side in (s for s in SIDES if s in results.fitted):
         accuracies = [one.accuracy for one in results.fitted[side]]
         shown.add_row(
-            ABOUT[side],
+            SIDES[side].about,
             f"{results.mean(side, 'samples_per_s'):,.0f}",
             f"{results.mean(side, 'seconds'):,.1f}",
             f"{results.mean(side, 'bytes') / 1e6:,.1f}",
@@ -147,9 +151,7 @@ def to_json(results: Results, shown: list[Row], facts: dict) -> dict:
     return report.to_json(shown, facts) | {
         "at_most": [row.ratio.name for row in shown if row.ratio.at_most],
         "link": LINK,
-        "settings": spark_plan.SETTINGS,
-        "learning_rates": spark_plan.RATES,
-        "about": ABOUT,
+        "sides": {name: asdict(side) for name, side in SIDES.items()},
         "runs": {side: [one.to_json() for one in ran] for side, ran in results.fitted.items()},
         "feeding_rows_per_s": results.feeding,
         **({"elephas_skipped": results.skipped} if results.skipped else {}),
