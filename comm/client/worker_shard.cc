@@ -51,8 +51,8 @@ class AveragingShard final : public WorkerShard {
     }
     if (mirror) {
       // Nobody else has a part in it: the centre is to be this very model.
-      Result<Emitted> emitted = state_->Mirror(
-          staged.data(), everything_ ? kEverything : up_, out);
+      Result<Emitted> emitted =
+          state_->Mirror(staged.data(), everything_ ? kEverything : up_, out);
       std::fill(staged.begin(), staged.end(), 0.0f);
       return emitted;
     }

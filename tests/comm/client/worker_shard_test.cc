@@ -115,8 +115,7 @@ TEST_P(LastPush, IsAllOfThisStepsShareInEightBitsAtLeastAndNothingElse) {
 
 INSTANTIATE_TEST_SUITE_P(Values, LastPush,
                          ::testing::Values(ValueCode::kFloat32,
-                                           ValueCode::kBits8,
-                                           ValueCode::kBits4,
+                                           ValueCode::kBits8, ValueCode::kBits4,
                                            ValueCode::kBits2));
 
 // Who comes when it has gone finds this very model.
