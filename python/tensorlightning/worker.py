@@ -42,8 +42,9 @@ def next_job() -> str:
 
 def count_anew() -> None:
     """This process begins another run: its next training is the job itself, and not beside it."""
-    global _numbers
+    global _numbers, _last, _last_statistics
     _numbers = itertools.count(1)
+    _last, _last_statistics = None, {}
 
 
 def slot() -> tf.Variable:

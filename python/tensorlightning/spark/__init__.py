@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tensorlightning.spark.caffe_trainer import CaffeModel, CaffeTrainer
     from tensorlightning.spark.elastic_trainer import ElasticModel, ElasticTrainer
     from tensorlightning.spark.job import TrainingError
+    from tensorlightning.spark.map_partitions import Trainer, trainer
     from tensorlightning.spark.running import run
-    from tensorlightning.spark.trainer import Trainer, trainer
 
 __all__ = [
     "CaffeModel",
@@ -37,20 +37,20 @@ __all__ = [
     "trainer",
 ]
 
+# No module has the name of one of these: an import of it would hide what people mean.
 _MODULE_OF = {
     "CaffeModel": "caffe_trainer",
     "CaffeTrainer": "caffe_trainer",
     "ElasticModel": "elastic_trainer",
     "ElasticTrainer": "elastic_trainer",
-    "Trainer": "trainer",
+    "Trainer": "map_partitions",
     "TrainingError": "job",
     "run": "running",
-    "trainer": "trainer",
+    "trainer": "map_partitions",
 }
 
 
 def __getattr__(name: str) -> Any:
-    # "trainer" is a module and a function of it; the function is what people mean.
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'tensorlightning.spark' has no attribute '{name}'")
     module = importlib.import_module(f"tensorlightning.spark.{_MODULE_OF[name]}")

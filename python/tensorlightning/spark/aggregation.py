@@ -7,6 +7,7 @@
 """
 
 import os
+import socket
 import subprocess
 import tempfile
 import threading
@@ -21,6 +22,7 @@ from tensorlightning.spark import lines
 from tensorlightning.spark.task import BEAT_SECONDS, DRIVER_SECONDS
 
 DRIVER, TASK = "driver", "task"
+REACH_SECONDS = 10.0
 LEASE = "15s"
 SNAPSHOT_EVERY = "10s"
 START_SECONDS = 30.0
@@ -28,6 +30,25 @@ START_SECONDS = 30.0
 SLOT_SECONDS = 120.0
 END_SECONDS = 30.0
 _LOG_END_BYTES = 2000
+
+
+def check(aggregator: str, slots: int | None) -> None:
+    """That there can be one. `slots`: of the whole cluster, if that is known."""
+    if aggregator == TASK and slots is not None and slots < 2:
+        raise ValueError("aggregator='task' takes a slot of its own, and there is only one here")
+    if aggregator in (DRIVER, TASK) or aggregator.startswith("unix:"):
+        return
+    for address in aggregator.split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError(
+                f"aggregator={aggregator!r}: it is 'driver', 'task', or the address of one that "
+                "runs, host:port"
+            )
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
+        except OSError as error:
+            raise AggregatorError(f"aggregator={aggregator!r} can't be reached: {error}") from error
 
 
 class AggregatorError(RuntimeError):
@@ -54,7 +75,9 @@ class Program:
         ]
         if self._snapshots:
             command += [f"--snapshot-dir={self._snapshots}", f"--snapshot-every={SNAPSHOT_EVERY}"]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("TL_")}
+        # Another training in this process may change some meanwhile.
+        names = [name for name in os.environ if not name.startswith("TL_")]
+        environment = {n: v for n in names if (v := os.environ.get(n)) is not None}
         process = subprocess.Popen(
             command,
             env=environment | {"TL_SECRET": self._secret},

@@ -37,5 +37,6 @@ def _check_rows(member: task.Membership, feed: Feed) -> None:
         member.reopen()
         raise ConnectionError(
             f"an attempt before this one has trained on {rows} rows, and there are {feed.rows}: "
-            "they had broken off. The partition is trained again"
+            "they had broken off, and the partition is trained again. (Or these are other data: a "
+            "trainer() is for one training)"
         )

@@ -14,7 +14,7 @@ from pyspark.sql import types as T  # noqa: N812 (as everybody calls it)
 
 from tensorlightning.caffe import CaffeError, Solver, checking, prototxt, read_caffemodel
 from tensorlightning.caffe.models import Floats
-from tensorlightning.spark import caffe_worker, frames, job, partitions
+from tensorlightning.spark import caffe_worker, checks, frames, job, partitions
 from tensorlightning.spark.caffe_model import CaffeModel, Predictor
 from tensorlightning.spark.caffe_nets import MemoryNet, Net, caffe_shape
 from tensorlightning.spark.caffe_solvers import SolverFile
@@ -97,8 +97,9 @@ class CaffeTrainer:
         **settings: Any,
     ):
         for name, value in (("workers", workers), ("epochs", epochs), ("batch_size", batch_size)):
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name}={value!r}: {name} must be a whole number from 1 on")
+            if value is not None:
+                checks.whole(name, value)
+        checks.whole("seed", seed, 0)
         self._solver, self._net = _read(solver, net)
         self._steps = self._solver.for_tasks(epochs)
         self._settings = job.checked(**(self._solver.settings | settings))
@@ -117,8 +118,8 @@ class CaffeTrainer:
             "snapshots": snapshots,
             "progress": progress,
             "record": record,
-            "hang_seconds": hang_seconds,
-            "stall_seconds": stall_seconds,
+            "hang_seconds": checks.hang_seconds(hang_seconds),
+            "stall_seconds": checks.stall_seconds(stall_seconds),
         }
 
     def fit(self, dataset: DataFrame, *, resume: File | None = None) -> CaffeModel:

@@ -22,12 +22,15 @@ def context_of(frame: DataFrame) -> SparkContext:
     if not hasattr(frame, "sparkSession"):
         raise TypeError(f"rows come from a DataFrame of Spark's, and this is a {type(frame)}")
     try:
-        return frame.sparkSession.sparkContext
+        context = frame.sparkSession.sparkContext
     except Exception as error:  # A class of its own in each version.
         raise RuntimeError(
             "there is no SparkContext: a client of Spark Connect has none; start the driver in the "
             "cluster (spark-submit), and train there"
         ) from error
+    if context._jsc is None:
+        raise RuntimeError("the DataFrame's SparkSession has been stopped: make another one")
+    return context
 
 
 def check_columns(frame: DataFrame, names: Sequence[str]) -> None:
@@ -65,7 +68,12 @@ def inputs_of(
 
 def chosen(frame: DataFrame, columns: Sequence[Column]) -> tuple[DataFrame, list[Column]]:
     """Only these columns, vectors as arrays; and how they are called then."""
-    renamed = [_rename(column, number) for number, column in enumerate(columns)]
+    names = [column.name for column in columns]
+    # A column may be there twice: what an autoencoder learns is what it takes.
+    renamed = [
+        replace(column, name=_plain(column.name, number, column.name in names[:number]))
+        for number, column in enumerate(columns)
+    ]
     pairs = zip(columns, renamed, strict=True)
     return frame.select([_as_numbers(frame, old).alias(new.name) for old, new in pairs]), renamed
 
@@ -86,13 +94,9 @@ def with_arrays(frame: DataFrame, columns: Sequence[Column]) -> tuple[DataFrame,
     return frame.select(selected), renamed
 
 
-def _rename(column: Column, number: int) -> Column:
-    return replace(column, name=_plain(column.name, number))
-
-
-def _plain(name: str, number: int) -> str:
+def _plain(name: str, number: int, is_taken: bool = False) -> str:
     """mapInArrow takes a dot for a part of a structure."""
-    return OWN.format(number) if "." in name or "`" in name else name
+    return OWN.format(number) if is_taken or "." in name or "`" in name else name
 
 
 def _column(name: str) -> SparkColumn:

@@ -7,12 +7,10 @@ with Job(spark.sparkContext, workers=8, settings={"policy": "local"}, epochs=3) 
 """
 
 import contextlib
-import json
 import os
 import secrets
 import shutil
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,10 +18,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tensorlightning.options import AVERAGING, Options
-from tensorlightning.spark import aggregation, shipping
+from tensorlightning.spark import aggregation, checks, run_folder, shipping
 from tensorlightning.spark.places import Places
 from tensorlightning.spark.progress import Progress, total
-from tensorlightning.spark.task import Ticket
+from tensorlightning.spark.task import Ticket, environment
 from tensorlightning.spark.watch import Watch
 
 SETTINGS = (
@@ -39,8 +37,9 @@ SETTINGS = (
 )
 # Executors start, import TensorFlow and may be retried while others wait for the first weights.
 PATIENCE_SECONDS = 180.0
-RUN_FILE = "run.json"
 _SAVE_SECONDS = 2.0
+# Without a single worker: then somebody may want to know why.
+_NOBODY_SECONDS = 30.0
 _END_SECONDS = 10.0
 # What Spark remembers of a thread's jobs.
 _GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
@@ -103,15 +102,22 @@ class Job:
         for the Watch; 0: free ones. `snapshots`: a folder, kept; without it one in the folder for
         temporary files, which is kept only if the training fails. `resume`: such a folder.
 
+        `record`: a file that says how it goes, written anew every two seconds.
+
         `name`: what Spark's page calls it.
 
         `gather`: all workers must be there before any begins (tl.spark.run), within gather_seconds.
         """
+        if workers is not None:
+            checks.whole("workers", workers)
+        aggregation.check(aggregator, slots_of(context))
+        if aggregator != aggregation.DRIVER:
+            run_folder.refuse(aggregator, snapshots=snapshots, resume=resume)
         fresh = {"job": f"spark-{secrets.token_hex(4)}", "epochs": 0.0}
         # A resumed run has the name that its snapshots have.
-        before = _run_of(resume) if resume else fresh
+        before = run_folder.run_of(resume) if resume else fresh
         self.name = str(before["job"])
-        _check_epochs(resume, float(before["epochs"]), epochs)
+        run_folder.check_epochs(resume, float(before["epochs"]), epochs)
         _check_places(port, record)
         shipping.ship(context)
         self._context, self._record = context, record
@@ -121,6 +127,7 @@ class Job:
         self._failure = ""
         self._saved_at = 0.0
         self._failed = False
+        self._nobody_since = float("inf")
         self._undo = contextlib.ExitStack()
         given = aggregator not in (aggregation.DRIVER, aggregation.TASK)
         secret = aggregation.secret_of(secret_file) if given else secrets.token_hex(32)
@@ -143,7 +150,7 @@ class Job:
         self._program: aggregation.Program | None = None
         self.progress = Progress(self.places, self.watch.lock, self._look, shown=progress)
         try:
-            self._folder = self._make_folder(snapshots, resume)
+            self._folder = run_folder.make(snapshots, resume)
             self._undo.callback(self._part_with_folder, bool(snapshots))
             self._start_aggregator(aggregator, host, bind, port)
             self.ticket = Ticket(context.broadcast(self._told))
@@ -167,13 +174,16 @@ class Job:
         """A Spark action whose tasks train. Ctrl-C ends it, and what is wrong in any attempt."""
         before = {name: self._context.getLocalProperty(name) for name in _GROUP}
         self._context.setJobGroup(self.name, self._description, True)
+        self._nobody_since = time.monotonic()
         try:
             return action()
         except BaseException as error:
+            # Before the others end, and say so.
+            why = self._why()
             self.watch.stop("the driver has ended the job")
             self._cancel()
             self._wait_for_tasks()
-            if isinstance(error, Exception) and (why := self._why()):
+            if isinstance(error, Exception) and why:
                 # Spark's own error, and Java's stack with it, is its cause.
                 raise TrainingError(why) from error
             raise
@@ -181,6 +191,11 @@ class Job:
             with contextlib.suppress(Exception):  # There may be no Spark any more.
                 for name, value in before.items():
                     self._context.setLocalProperty(name, value)
+
+    def expect(self, workers: int) -> None:
+        """So many are to come, if that was not known before."""
+        with self.watch.lock:
+            self.places.size = self.places.size or workers
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[dict[str, str]]:
@@ -191,17 +206,11 @@ class Job:
             "TL_SECRET": self._told["secret"],
             "TL_RANK": str(len(self.places.by_partition)),
             "TL_SIZE": str(len(self.places.by_partition) + 1),
+            # The lowest: a worker that gets this rank later on is not fenced off.
+            "TL_ATTEMPT": "1",
         }
-        with _reading:
-            before = {name: os.environ.get(name) for name in told}
-            os.environ.update(told)
-            try:
-                yield told
-            finally:
-                for name, value in before.items():
-                    os.environ.pop(name)
-                    if value is not None:
-                        os.environ[name] = value
+        with _reading, environment(told):
+            yield told
 
     def summary(self) -> dict[str, Any]:
         """The run's record."""
@@ -245,8 +254,6 @@ class Job:
         self.watch.part()
         self.progress.__exit__()
         self._save_progress(now=True)
-        if self._record is not None:
-            Path(self._record).write_text(json.dumps(self.summary(), indent=1) + "\n")
 
     def _wait_for_tasks(self) -> None:
         """Python workers that Spark is about to end must not be given to the next job's tasks."""
@@ -300,23 +307,9 @@ class Job:
                 )
             time.sleep(0.1)
 
-    def _make_folder(self, snapshots: Any, resume: Any) -> Path:
-        folder = Path(snapshots or tempfile.mkdtemp(prefix="tensorlightning-snapshots-"))
-        folder.mkdir(parents=True, exist_ok=True)
-        if not resume and any(folder.glob("snapshot-*.tls")):
-            raise ValueError(
-                f"snapshots={str(folder)!r} has those of another training: name another folder, or "
-                f"go on from there with resume={str(folder)!r}"
-            )
-        if resume and Path(resume).resolve() != folder.resolve():
-            for file in Path(resume).glob("snapshot-*.tls"):
-                shutil.copy2(file, folder)
-        return folder
-
     def _part_with_folder(self, named: bool) -> None:
         """One that nobody has named is kept only if somebody may need it."""
-        begun = self.places.epochs() > self._told["start"]
-        if self._failed and begun and any(self._folder.glob("snapshot-*.tls")):
+        if self._failed and self.places.have_begun() and run_folder.has_snapshots(self._folder):
             self.progress.say(f"the training can go on from here: resume={str(self._folder)!r}")
         elif not named:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -332,18 +325,35 @@ class Job:
             except Exception as error:
                 self._fail(f"the aggregator does not start again: {error}")
         self._save_progress()
+        self._say_that_nobody_comes()
+
+    def _say_that_nobody_comes(self) -> None:
+        if self.places.by_partition or self.places.gathering():
+            return
+        if time.monotonic() - self._nobody_since > _NOBODY_SECONDS:
+            self._nobody_since = float("inf")  # Once.
+            self.progress.tell(
+                f"no worker has come within {_NOBODY_SECONDS:.0f} s: Spark may have no free slot, "
+                "or be busy making the rows"
+            )
 
     def _save_progress(self, now: bool = False) -> None:
-        """How far the run is, beside the snapshots: where a resumed one begins."""
-        if self._program is None or (not now and time.monotonic() - self._saved_at < _SAVE_SECONDS):
+        """How far the run is: the record, and beside the snapshots where a resumed one begins."""
+        if not now and time.monotonic() - self._saved_at < _SAVE_SECONDS:
             return
         self._saved_at = time.monotonic()
-        with self.watch.lock:
-            state = {"job": self.name, "epochs": self.places.epochs(), "of": self._epochs}
-        draft = self._folder / f".{RUN_FILE}"
-        with contextlib.suppress(OSError):  # A full disk is the aggregator's to complain of.
-            draft.write_text(json.dumps(state) + "\n")
-            draft.replace(self._folder / RUN_FILE)
+        # A full disk is the aggregator's to complain of; and in the end, a record is no model.
+        if self._program is not None:
+            with self.watch.lock:
+                state = {"job": self.name, "epochs": self.places.epochs(), "of": self._epochs}
+            with contextlib.suppress(OSError):
+                run_folder.write_run(self._folder, state)
+        if self._record is not None:
+            try:
+                run_folder.write_json(Path(self._record), self.summary())
+            except OSError as error:
+                if now:
+                    self.progress.say(f"the record can't be written: {error}")
 
     def _why(self) -> str:
         """What has ended it, in the words of who noticed; empty: nobody of ours did."""
@@ -359,25 +369,10 @@ class Job:
         self._cancel()
 
 
-def _run_of(folder: Any) -> dict[str, Any]:
-    """Which run the snapshots in this folder are of, and how far it had come."""
-    try:
-        run = json.loads((Path(folder) / RUN_FILE).read_text())
-        return {"job": str(run["job"]), "epochs": float(run["epochs"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"resume={os.fspath(folder)!r}: its {RUN_FILE} can't be read ({error}); is it a folder "
-            "with the snapshots of a training?"
-        ) from error
-
-
-def _check_epochs(resume: Any, done: float, epochs: int | None) -> None:
-    # None, or 0: something else than epochs decides.
-    if resume and epochs and done >= epochs:
-        raise ValueError(
-            f"resume={os.fspath(resume)!r}: {done:.2f} epochs are done, and epochs={epochs} is how "
-            f"many there are to be in all: epochs={int(done) + epochs} adds as many"
-        )
+def slots_of(context: Any) -> int | None:
+    """Of the whole cluster; None if it may get more."""
+    is_local = context.master == "local" or context.master.startswith("local[")
+    return int(context.defaultParallelism) if is_local else None
 
 
 def _check_places(port: int, record: Any) -> None:

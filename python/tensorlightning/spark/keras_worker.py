@@ -105,6 +105,7 @@ class _Training:
             lambda: model.weights, Options.make(), environment.job(), own=True
         )
         self._averaging.begin(built=bool(model.built))
+        _go_on_with_rate(model.optimizer, self._rows_before() // self._batch_size)
         callbacks = [self._callback(), *fit_options.pop("callbacks", list)()]
         history: dict[str, list[float]] = {}
         try:
@@ -123,7 +124,9 @@ class _Training:
             self._averaging.abandon()
         loss = history.get("loss", [None])[-1]
         self._tell(loss, float(self._epochs))
-        return self._member.done(self._feed, loss=_finite(loss), history=_plain(history))
+        return self._member.done(
+            self._feed, loss=_finite(loss), history=_plain(history), inputs=self._inputs
+        )
 
     def _stretches(self) -> list[tuple[int, int]]:
         """Epochs that one fit() may train: Keras takes all to be as long as its first one."""
@@ -215,6 +218,12 @@ class _Training:
         share = self._member.start - self._first_epoch
         return round(share * self._feed.gather()) if share > 0 else 0
 
+    def _rows_before(self) -> int:
+        """That earlier attempts, or the run that goes on here, have trained on."""
+        if self._resumed:
+            return round(self._member.start * self._feed.gather())
+        return self._member.trained
+
     def _begin_epoch(self, epoch: int) -> None:
         self._epoch, self._in_epoch, self._batches = epoch, 0, 0
         self._skipped = self._left_out if self._begun else 0
@@ -254,6 +263,16 @@ def _use_threads_of_the_task() -> None:
     with contextlib.suppress(RuntimeError):  # A reused worker has them already.
         tf.config.threading.set_intra_op_parallelism_threads(cores)
         tf.config.threading.set_inter_op_parallelism_threads(cores)
+
+
+def _go_on_with_rate(optimizer: Any, steps: int) -> None:
+    """A learning rate that changes with the steps goes on after so many.
+
+    Under a constant one the number means nothing, but to Adam, which would take it for a sign that
+    it knows the gradients' sizes.
+    """
+    if steps and isinstance(optimizer.get_config().get("learning_rate"), Mapping):
+        optimizer.iterations.assign(steps)
 
 
 def _finite(loss: Any) -> float | None:

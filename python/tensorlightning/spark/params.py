@@ -3,35 +3,38 @@
 Names are those of Keras and of tl.Elastic, hence with underscores.
 """
 
-import math
 import os
 from collections.abc import Callable
 from typing import Any
 
 from pyspark.ml.param import Param, Params, TypeConverters
 
+from tensorlightning.spark import checks
 from tensorlightning.spark.job import SETTINGS, checked
 
 
-def _param(name: str, doc: str, convert: Callable[[Any], Any]) -> Param:
-    def unless_none(value: Any) -> Any:
-        return None if value is None else convert(value)
+def _param(name: str, doc: str, convert: Callable[[Any], Any], *, optional: bool = False) -> Param:
+    """`optional`: None means something, or that it was not given."""
+
+    def convert_given(value: Any) -> Any:
+        if value is not None:
+            return convert(value)
+        if optional:
+            return None
+        raise TypeError(f"{name}=None: {name} must be given ({doc})")
 
     # _dummy() is how pyspark's own classes say: of each instance.
-    return Param(Params._dummy(), name, doc, unless_none)
+    return Param(Params._dummy(), name, doc, convert_given)
 
 
-def _whole(name: str, doc: str, least: int = 1) -> Param:
+def _whole(name: str, doc: str, least: int = 1, *, optional: bool = False) -> Param:
     def convert(value: Any) -> int:
-        number = TypeConverters.toInt(value)
-        if number < least:
-            raise ValueError(f"{name}={value!r}: {name} must be a whole number from {least} on")
-        return number
+        return checks.whole(name, TypeConverters.toInt(value), least)
 
-    return _param(name, doc, convert)
+    return _param(name, doc, convert, optional=optional)
 
 
-def _text(name: str, doc: str) -> Param:
+def _text(name: str, doc: str, *, optional: bool = False) -> Param:
     def convert(value: Any) -> str:
         # Not TypeConverters.toString: that of pyspark 3.5 stumbles over NumPy 2.
         text = os.fspath(value)
@@ -39,17 +42,7 @@ def _text(name: str, doc: str) -> Param:
             raise TypeError(f"{name}={value!r}: {name} must be a text")
         return text
 
-    return _param(name, doc, convert)
-
-
-def _seconds(name: str, doc: str) -> Param:
-    def convert(value: Any) -> float:
-        seconds = TypeConverters.toFloat(value)
-        if not 0 < seconds < math.inf:
-            raise ValueError(f"{name}={value!r}: {name} must be a number of seconds above 0")
-        return seconds
-
-    return _param(name, doc, convert)
+    return _param(name, doc, convert, optional=optional)
 
 
 def _flag(name: str, doc: str) -> Param:
@@ -73,8 +66,8 @@ def _function(value: Any) -> Callable[[], Any]:
     )
 
 
-def _setting(name: str) -> Callable[[Any], Any]:
-    return lambda value: checked(**{name: value})[name]
+def _setting(name: str, doc: str) -> Param:
+    return _param(name, doc, lambda value: checked(**{name: value})[name], optional=True)
 
 
 class ModelParams(Params):
@@ -103,35 +96,42 @@ class TrainerParams(ModelParams):
     """Of the trainer alone."""
 
     build_model = _param(
-        "build_model", "function without arguments that returns a compiled Keras model", _function
+        "build_model",
+        "function without arguments that returns a compiled Keras model",
+        _function,
+        optional=True,
     )
-    workers = _whole("workers", "partitions, each with a worker; None: as many as the data has")
+    workers = _whole(
+        "workers", "partitions, each with a worker; None: as many as the data has", optional=True
+    )
     epochs = _whole("epochs", "how often each row is trained on")
-    label = _text("label", "column that the model is to learn; None: it needs none")
+    label = _text("label", "column that the model is to learn; None: it needs none", optional=True)
     shuffle = _flag("shuffle", "train on a partition's rows in another order in each epoch")
     seed = _whole("seed", "of that order", least=0)
     aggregator = _text("aggregator", "where the centre is: driver, task, or an address")
-    secret_file = _text("secret_file", "file with the secret of an aggregator that runs")
+    secret_file = _text(
+        "secret_file", "file with the secret of an aggregator that runs", optional=True
+    )
     port = _whole("port", "of the aggregator in the driver; 0: any", least=0)
-    snapshots = _text("snapshots", "folder in which the aggregator keeps the centre")
+    snapshots = _text("snapshots", "folder in which the aggregator keeps the centre", optional=True)
     progress = _flag("progress", "tell how far workers are, while they train")
-    hang_seconds = _seconds("hang_seconds", "without a sign of life: a worker is killed then")
-    stall_seconds = _seconds("stall_seconds", "without a step, though there are rows: the same")
-    record = _text("record", "file for the run's record, as JSON")
+    hang_seconds = _param(
+        "hang_seconds", "without a sign of life: a worker is killed then", checks.hang_seconds
+    )
+    stall_seconds = _param(
+        "stall_seconds", "without a step, though there are rows: the same", checks.stall_seconds
+    )
+    record = _text("record", "file for the run's record, as JSON", optional=True)
 
-    period = _param("period", "steps between two exchanges", _setting("period"))
-    beta = _param("beta", "how strongly workers and centre pull each other", _setting("beta"))
-    density = _param("density", "share of the entries that a worker sends", _setting("density"))
-    reply_density = _param(
-        "reply_density", "the same for what it gets back", _setting("reply_density")
-    )
-    bits = _param("bits", "per value sent", _setting("bits"))
-    policy = _param("policy", "elastic, local or dense", _setting("policy"))
-    when = _param("when", "when to exchange: period or adaptive", _setting("when"))
-    change = _param("change", "for adaptive: how much change is enough", _setting("change"))
-    patience = _param(
-        "patience", "seconds to wait for the aggregator before it is an error", _setting("patience")
-    )
+    period = _setting("period", "steps between two exchanges")
+    beta = _setting("beta", "how strongly workers and centre pull each other")
+    density = _setting("density", "share of the entries that a worker sends")
+    reply_density = _setting("reply_density", "the same for what it gets back")
+    bits = _setting("bits", "per value sent")
+    policy = _setting("policy", "elastic, local or dense")
+    when = _setting("when", "when to exchange: period or adaptive")
+    change = _setting("change", "for adaptive: how much change is enough")
+    patience = _setting("patience", "seconds to wait for the aggregator before it is an error")
 
     def names_of_labels(self) -> list[str]:
         label = self.getOrDefault("label")

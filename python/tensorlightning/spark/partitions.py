@@ -31,7 +31,7 @@ def train_all(job: Job, frame: DataFrame, workers: int | None, train: Train) -> 
     `workers`: into so many partitions. A ValueError if there are no rows at all.
     """
     task = functools.partial(_train_partition, train=train)
-    rows = job.run(lambda: _spread(frame, workers, task).collect())
+    rows = job.run(lambda: _spread(job, frame, workers, task).collect())
     records = [row.asDict() | {"history": json.loads(row.history or "{}")} for row in rows]
     if all(record["rank"] is None for record in records):
         raise ValueError("there is not a single row to train on")
@@ -60,10 +60,13 @@ def _as_they_come(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         raise ConnectionError(f"Spark's rows have broken off: {error}") from error
 
 
-def _spread(frame: DataFrame, workers: int | None, task: Callable[..., Any]) -> DataFrame:
+def _spread(job: Job, frame: DataFrame, workers: int | None, task: Callable[..., Any]) -> DataFrame:
     """One partition for each worker; rows are moved only if their number is another."""
     spread = frame.mapInArrow(task, RECORD_SCHEMA)
     # Asked of what is to run: what Spark has to run to answer it need not run again.
-    if workers is None or spread.rdd.getNumPartitions() == workers:
+    count = spread.rdd.getNumPartitions()
+    if workers is None:
+        job.expect(count)
+    if workers in (None, count):
         return spread
     return frame.repartition(workers).mapInArrow(task, RECORD_SCHEMA)

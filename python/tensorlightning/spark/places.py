@@ -161,9 +161,18 @@ class Places:
     def all(self) -> list[Place]:
         return sorted(self.by_partition.values(), key=lambda place: place.rank)
 
+    def have_begun(self) -> bool:
+        """Whether anybody has made a step."""
+        return any(place.steps for place in self.by_partition.values())
+
     def epochs(self) -> float:
-        """How far the whole job is: the mean of its partitions."""
-        count = max(self.size or 0, len(self.by_partition))
+        """How far the whole job is: the mean of its partitions.
+
+        If nobody knows how many there are to be, others may have to come: the least then.
+        """
+        if self.size is None:
+            return min((place.epochs for place in self.by_partition.values()), default=self._start)
+        count = max(self.size, len(self.by_partition))
         missing = (count - len(self.by_partition)) * self._start
         total = sum(place.epochs for place in self.by_partition.values()) + missing
         return total / count if count else self._start

@@ -76,7 +76,8 @@ class Progress:
             self.say(text)
 
     def say(self, text: str) -> None:
-        print(f"tensorlightning: {text}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError, ValueError):  # Nobody listens any more.
+            print(f"tensorlightning: {text}", file=sys.stderr, flush=True)
 
     def _run(self) -> None:
         while not self._ended.wait(LIVE_SECONDS):

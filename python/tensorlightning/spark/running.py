@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tensorlightning.spark import task
-from tensorlightning.spark.job import Job
+from tensorlightning.spark import aggregation, checks, task
+from tensorlightning.spark.job import Job, slots_of
 
 
 def run(
@@ -44,13 +44,17 @@ def run(
     from pyspark import SparkContext
 
     context = SparkContext.getOrCreate()
-    count = num_proc or context.defaultParallelism
-    if count < 1:
-        raise ValueError(f"num_proc={num_proc}: at least one")
-    slots = context.defaultParallelism
-    if context.master.startswith("local[") and count > slots:
+    own = 1 if aggregator == aggregation.TASK else 0
+    if num_proc is None:
+        count = max(1, context.defaultParallelism - own)
+    else:
+        count = checks.whole("num_proc", num_proc)
+    slots = slots_of(context)
+    if slots is not None and count + own > slots:
+        beside = ", one of them for the aggregator" if own else ""
         raise ValueError(
-            f"num_proc={count}: all workers run at once, and {context.master} has {slots} slots"
+            f"num_proc={count}: all workers run at once, and {context.master} has {slots} "
+            f"slots{beside}"
         )
     with Job(
         context,

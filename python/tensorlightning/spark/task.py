@@ -80,8 +80,13 @@ def worker(ticket: Ticket, extra: Mapping[str, str] | None = None) -> Iterator["
     """
     member = Membership(ticket.value, *identity())
     try:
-        with _environment({**member.variables(), **(extra or {})}):
+        with environment({**member.variables(), **(extra or {})}):
+            # Python workers are reused: what the one before has trained is none of this one's.
+            if (module := sys.modules.get("tensorlightning.worker")) is not None:
+                module.count_anew()
             yield member
+    except EndedError:
+        raise  # The driver knows.
     except BaseException as error:
         member.fail(error)
         raise
@@ -105,8 +110,9 @@ def wrong_rows_told(ticket: Ticket) -> Iterator[None]:
 
 def _failure(error: BaseException) -> dict[str, Any]:
     # What is wrong with the rows, or with what the user said, is so in every attempt.
-    # So is a model that is not that of the snapshots: TensorFlow calls it "permission denied".
-    refused = type(error).__name__ == "PermissionDeniedError"
+    # So are, in TensorFlow's words, a model that is not that of the snapshots, and a label outside
+    # of the classes.
+    refused = type(error).__name__ in ("PermissionDeniedError", "InvalidArgumentError")
     fatal = isinstance(error, ValueError | TypeError) or refused
     text = f"{type(error).__name__}: {_sentences(str(error))}"[:4000]
     return {"do": "failed", "error": text, "fatal": fatal}
@@ -195,8 +201,13 @@ class Membership:
         *,
         loss: float | None = None,
         history: Mapping[str, Any] | None = None,
+        inputs: int = 0,
     ) -> dict[str, Any]:
-        """The record of this partition: what all its attempts have done. Nothing comes after it."""
+        """The record of this partition: what all its attempts have done. Nothing comes after it.
+
+        `inputs`: so many of the feed's arrays are the model's.
+        """
+        seen = (feed.first() or ())[:inputs] if feed is not None else ()
         record = dict.fromkeys(RECORD_FIELDS) | {
             "rank": self.rank,
             "partition": self.partition,
@@ -206,6 +217,8 @@ class Membership:
             "history": json.dumps(history or {}),
             # For an attempt that comes after this one, should its result be lost.
             "rows": feed.rows if feed is not None and feed.complete else None,
+            # For a driver whose model has no weights before it sees data.
+            "inputs": [[list(array.shape[1:]), array.dtype.name] for array in seen],
         }
         answer = self._ask({"do": "done", "record": record | self._snapshot()})
         self.check()
@@ -342,16 +355,14 @@ def _start_guardian(seconds: float) -> subprocess.Popen:
 
 
 @contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """These TL_* variables and no others; Python workers are reused by other jobs."""
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """These TL_* variables and no others but those that say where programs are."""
     before = {name: value for name, value in os.environ.items() if name.startswith("TL_")}
     kept = {name for name in before if name in ("TL_TF_LIBRARY", "TL_CAFFE_DRIVER", "TL_PROGRAMS")}
     before |= {name: os.environ[name] for name in variables if name in os.environ}
     for name in before.keys() - kept:
         del os.environ[name]
     os.environ.update(variables)
-    if (module := sys.modules.get("tensorlightning.worker")) is not None:
-        module.count_anew()
     try:
         yield
     finally:

@@ -74,8 +74,8 @@ class Watch:
             except OSError:
                 return
             with self.lock:
-                known = len(self.places.by_partition)
-                full = len(self._open) >= known + _MOST_STRANGERS
+                expected = max(self.places.size or 0, len(self.places.by_partition))
+                full = len(self._open) >= expected + _MOST_STRANGERS
                 if not full:
                     self._open.add(connection)
             if full:

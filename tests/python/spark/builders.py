@@ -19,6 +19,16 @@ def classifier() -> Any:
     return _compiled(_dense(CLASSES, "softmax"), "sparse_categorical_crossentropy", ["accuracy"])
 
 
+def falling_rate() -> Any:
+    """Its learning rate is zero after 64 steps."""
+    import keras
+
+    model = _dense(CLASSES, "softmax")
+    rate = keras.optimizers.schedules.PolynomialDecay(0.1, 64, end_learning_rate=0.0)
+    model.compile(keras.optimizers.SGD(rate), "sparse_categorical_crossentropy")
+    return model
+
+
 def uncompiled() -> Any:
     return _dense(CLASSES)
 
@@ -35,6 +45,10 @@ def two_inputs() -> Any:
     flat = [inputs[0], keras.layers.Flatten()(inputs[1])]
     output = keras.layers.Dense(CLASSES, "softmax")(keras.layers.Concatenate()(flat))
     return _compiled(keras.Model(inputs, output), "sparse_categorical_crossentropy")
+
+
+def autoencoder() -> Any:
+    return _compiled(_dense(FEATURES), "mse")
 
 
 def images() -> Any:

@@ -109,6 +109,11 @@ def test_vectors_and_arrays_are_learned_alike(spark):
     assert [field.name for field in predicted.schema] == [*frame.columns, "prediction"]
 
 
+def test_an_autoencoder_learns_the_column_that_it_takes(spark):
+    fitted = trainer(builders.autoencoder, label="features", epochs=3).fit(points(spark))
+    assert fitted.history["loss"][-1] < fitted.history["loss"][0]
+
+
 def test_a_model_takes_several_columns(spark):
     frame = points(spark).select(
         "label",

@@ -121,3 +121,22 @@ def test_what_has_finished_too_early_is_begun_anew(clock):
     places.failed(0, 2, "ConnectionError")
     answer = places.hello(0, 3, "a", 3)
     assert (answer["record"], answer["start"], answer["trained"]) == (None, 0.0, 0)
+
+
+def test_how_far_a_job_is_counts_partitions_that_have_not_come(clock):
+    places = Places(4, clock=clock)
+    assert not places.have_begun()
+    for partition, epochs in enumerate((2.0, 1.0)):
+        places.hello(partition, partition, "a", 1)
+        places.beat(partition, partition, {"steps": 5, "epochs": epochs})
+    assert places.have_begun()
+    assert places.epochs() == 0.75
+
+
+def test_how_far_a_job_of_unknown_size_is_nobody_has_to_have_missed(clock):
+    places = Places(clock=clock, start=0.5)
+    assert places.epochs() == 0.5
+    for partition, epochs in enumerate((2.0, 1.0)):
+        places.hello(partition, partition, "a", 1)
+        places.beat(partition, partition, {"steps": 5, "epochs": epochs})
+    assert places.epochs() == 1.0

@@ -22,4 +22,5 @@ def test_of_an_error_in_a_graph_its_sentence_is_told():
 def test_what_would_be_wrong_in_every_attempt_is_fatal():
     assert task._failure(ValueError("a row"))["fatal"]
     assert task._failure(type("PermissionDeniedError", (Exception,), {})("other model"))["fatal"]
+    assert task._failure(type("InvalidArgumentError", (Exception,), {})("a label"))["fatal"]
     assert not task._failure(ConnectionError("lost"))["fatal"]

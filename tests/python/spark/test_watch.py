@@ -133,3 +133,15 @@ def test_after_stop_everybody_is_told_to_end(watch):
     watch.stop("enough")
     assert line.ask({"do": "beat", "partition": 0, "attempt": 1}) == {"stop": "enough"}
     assert hello(line_to(watch), 1, 2) == {"stop": "enough"}
+
+
+def test_a_large_job_may_gather():
+    made = Watch(Places(300, gather=True), SECRET, "127.0.0.1")
+    made.aggregator = "127.0.0.1:7070"
+    try:
+        opened = [line_to(made) for _ in range(300)]
+        answers = [hello(line, number, number) for number, line in enumerate(opened)]
+        assert answers[0]["wait"] == "1 of 300 workers have started"
+        assert answers[-1]["rank"] == 299
+    finally:
+        made.close()

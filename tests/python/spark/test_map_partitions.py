@@ -1,12 +1,16 @@
 """rdd.mapPartitions(tl.spark.trainer(...)): rows in, one record per partition out."""
 
+import importlib.util
 import json
+import os
+import shutil
 
 import numpy as np
 import pytest
 import tensorlightning as tl
 from python.spark import builders
 from tensorlightning import spark as tls
+from tensorlightning.spark import aggregation
 
 ROWS = 2048
 EPOCHS = 3
@@ -21,6 +25,12 @@ def rows() -> list[tuple[np.ndarray, int]]:
 def accuracy(model) -> float:
     x, y = builders.blobs(1000, seed=6)
     return float(np.mean(np.argmax(model.predict(x, verbose=0), axis=1) == y))
+
+
+def train_model(weights: list[np.ndarray]):
+    model = builders.classifier()
+    model.set_weights(weights)
+    return model
 
 
 def test_each_partition_trains_on_its_rows_and_yields_one_record(spark, rows):
@@ -63,10 +73,33 @@ def test_there_may_be_more_partitions_than_slots(spark, rows):
 def test_one_worker_after_the_other_is_one_training(spark, rows):
     """Nobody is there at the same time, and still nothing of what was learned is lost."""
     with tls.trainer(builders.classifier, density=0.01) as train:
-        for part in (rows[:1024], rows[1024:]):
-            spark.sparkContext.parallelize(part, 1).mapPartitions(train).collect()
-        model = train.model()
+        for parts in ([rows[:1024]], [[], rows[1024:]]):
+            rdd = spark.sparkContext.parallelize(parts, len(parts))
+            rdd.mapPartitions(lambda part: next(part)).mapPartitions(train).collect()
+            # To look at it between two does no harm.
+            model = train.model()
+        assert train.record()["samples"] == ROWS
     assert accuracy(model) > 0.9
+
+
+def test_a_model_without_an_input_is_built_from_what_workers_have_seen(spark, rows):
+    with tls.trainer(builders.shapeless, epochs=EPOCHS) as train:
+        with pytest.raises(RuntimeError, match="no worker has ended yet"):
+            train.model()
+        spark.sparkContext.parallelize(rows, 2).mapPartitions(train).collect()
+        assert accuracy(train.model()) > 0.9
+
+
+def test_settings_of_another_job_do_not_keep_the_driver_from_the_model(
+    spark, rows, monkeypatch, tmp_path
+):
+    (tmp_path / "secret").write_text("that of quite another aggregator")
+    monkeypatch.setenv("TL_SECRET_FILE", str(tmp_path / "secret"))
+    monkeypatch.setenv("TL_JOB", "another")
+    with tls.trainer(builders.classifier) as train:
+        spark.sparkContext.parallelize(rows, 1).mapPartitions(train).collect()
+        assert accuracy(train.model()) > 0.9
+    assert os.environ["TL_JOB"] == "another"
 
 
 def test_a_partition_that_is_asked_for_again_is_not_trained_again(spark, rows):
@@ -92,6 +125,30 @@ def test_a_folder_of_snapshots_is_of_one_training(spark, rows, tmp_path):
         tls.trainer(builders.classifier, snapshots=str(tmp_path))
     with pytest.raises(ValueError, match=r"1\.00 epochs are done, .* epochs=2 adds"):
         tls.trainer(builders.classifier, resume=str(tmp_path))
+    with pytest.raises(ValueError, match="has those of another training"):
+        folders = {"resume": str(tmp_path), "snapshots": str(tmp_path / "second")}
+        shutil.copytree(tmp_path, tmp_path / "second")
+        tls.trainer(builders.classifier, epochs=2, **folders)
+    with pytest.raises(ValueError, match=r"resume=.* aggregator='task'"):
+        tls.trainer(builders.classifier, epochs=2, resume=str(tmp_path), aggregator="task")
+    for snapshot in tmp_path.glob("snapshot-*.tls"):
+        snapshot.unlink()
+    with pytest.raises(ValueError, match="no snapshot in it"):
+        tls.trainer(builders.classifier, epochs=2, resume=str(tmp_path))
+
+
+def test_a_learning_rate_that_falls_goes_on_where_it_was(spark, rows, tmp_path):
+    """After the first epoch it is zero: a second one changes nothing."""
+    rdd = spark.sparkContext.parallelize(rows, 1)
+    weights = []
+    for epochs, folder in ((1, {"snapshots": tmp_path}), (2, {"resume": tmp_path})):
+        folder = {name: str(path) for name, path in folder.items()}
+        with tls.trainer(builders.falling_rate, epochs=epochs, **folder) as train:
+            rdd.mapPartitions(train).collect()
+            weights.append(train.model().get_weights())
+    for before, after in zip(*weights, strict=True):
+        assert np.array_equal(before, after)
+    assert accuracy(train_model(weights[0])) > 0.9
 
 
 def test_a_row_of_the_wrong_shape_is_shown(spark, rows):
@@ -116,6 +173,39 @@ def test_settings_are_checked_in_the_driver(spark):
         tls.trainer(builders.classifier, resume="/does/not/exist")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epochs": 0},
+        {"epochs": None},
+        {"batch_size": 2.5},
+        {"batch_size": 0},
+        {"workers": -1},
+        {"seed": -1},
+        {"hang_seconds": 0},
+        {"hang_seconds": 0.5},
+        {"stall_seconds": "long"},
+        {"aggregator": "drvier"},
+    ],
+    ids=str,
+)
+def test_options_are_checked_in_the_driver(spark, wrong):
+    ((name, value),) = wrong.items()
+    with pytest.raises(ValueError, match=f"{name}={value!r}"):
+        tls.trainer(builders.classifier, **wrong)
+
+
+def test_an_aggregator_that_does_not_run_is_noticed_at_once(spark, monkeypatch):
+    monkeypatch.setenv("TL_SECRET", "a secret that somebody has told us")
+    with pytest.raises(RuntimeError, match=r"aggregator='127\.0\.0\.1:1' can't be reached"):
+        tls.trainer(builders.classifier, aggregator="127.0.0.1:1")
+
+
+def test_no_module_hides_what_people_call():
+    for name in tls.__all__:
+        assert importlib.util.find_spec(f"tensorlightning.spark.{name}") is None
+
+
 def test_any_function_runs_on_every_worker(spark):
     def train(seed: int) -> tuple:
         import os
@@ -136,9 +226,29 @@ def test_any_function_runs_on_every_worker(spark):
     assert tl.size() == 1, "the driver is none of them"
 
 
+def test_a_run_says_nothing_of_the_one_before(spark, tmp_path):
+    def train() -> None:
+        from python.spark import builders
+
+        x, y = builders.blobs(128)
+        builders.classifier().fit(x, y, verbose=0, callbacks=[tl.Elastic()])
+
+    steps = []
+    for work in (train, lambda: None):
+        tls.run(work, num_proc=1, progress=False, record=str(tmp_path / "run.json"))
+        steps.append(json.loads((tmp_path / "run.json").read_text())["steps"])
+    assert steps == [4, 0]
+
+
 def test_too_few_slots_are_an_error_that_says_so(spark):
     with pytest.raises(ValueError, match=r"num_proc=3.* has 2 slots"):
         tls.run(lambda: None, num_proc=3, progress=False)
+    with pytest.raises(ValueError, match=r"num_proc=2.* has 2 slots, one of them"):
+        tls.run(lambda: None, num_proc=2, progress=False, aggregator="task")
+    with pytest.raises(ValueError, match="num_proc=0"):
+        tls.run(lambda: None, num_proc=0, progress=False)
+    with pytest.raises(ValueError, match="only one here"):
+        aggregation.check("task", slots=1)
 
 
 def test_what_a_function_raises_is_the_error_of_the_run(spark):

@@ -4,7 +4,9 @@ import atexit
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tensorlightning.spark import keras_worker
+import numpy as np
+
+from tensorlightning.spark import checks, keras_models, keras_worker
 from tensorlightning.spark.columns import Column, from_rows
 from tensorlightning.spark.job import Job, checked
 from tensorlightning.spark.task import Ticket
@@ -13,7 +15,7 @@ from tensorlightning.spark.task import Ticket
 class Trainer:
     """What trainer() returns: a function for mapPartitions, and in the driver the way to the model.
 
-    The aggregator runs from its making until close(), model() or the end of the program.
+    The aggregator runs from its making until close() or the end of the program.
     """
 
     def __init__(self, job: Job, build_model: Callable[[], Any], **how: Any):
@@ -42,8 +44,10 @@ class Trainer:
 
     def model(self) -> Any:
         """In the driver, after the action: a model with what all workers have learned."""
-        model = self._build_model()
-        keras_worker.fetch(self._here(), model)
+        job, model = self._here(), self._build_model()
+        if keras_models.signature(model) is None:
+            keras_models.show_rows(model, self._zeros(job))
+        keras_worker.fetch(job, model)
         return model
 
     def record(self) -> dict[str, Any]:
@@ -56,6 +60,15 @@ class Trainer:
             atexit.unregister(self.close)
             job, self._job = self._job, None
             job.close(failed)
+
+    def _zeros(self, job: Job) -> list[np.ndarray]:
+        """Rows like those that a worker has seen: the model has no weights before it sees any."""
+        for place in job.places.all():
+            if inputs := (place.record or {}).get("inputs"):
+                return [np.zeros([1, *shape], dtype) for shape, dtype in inputs]
+        raise RuntimeError(
+            "the model has no Input, and no worker has ended yet that could tell what rows are like"
+        )
 
     def _here(self) -> Job:
         if self._job is None:
@@ -98,7 +111,8 @@ def trainer(
 
     Args:
       build_model: a function without arguments that returns a compiled Keras model.
-      workers: how many partitions there are, if it is known: tl.size() in the workers.
+      workers: how many partitions there are, if it is known: tl.size() in the workers, and for
+        resume= how far all of them were.
       epochs: how often each worker trains on its rows; they are kept on its local disk meanwhile.
       features, label: names of what a row holds; `features` may be several. label=None: there is
         none.
@@ -119,6 +133,12 @@ def trainer(
     from pyspark import SparkContext
 
     keras_worker.check_function(build_model)
+    for name, value, least in (
+        ("epochs", epochs, 1),
+        ("batch_size", batch_size, 1),
+        ("seed", seed, 0),
+    ):
+        checks.whole(name, value, least)
     names = [features] if isinstance(features, str) else list(features)
     job = Job(
         SparkContext.getOrCreate(),
@@ -132,8 +152,8 @@ def trainer(
         resume=resume,
         progress=progress,
         record=record,
-        hang_seconds=hang_seconds,
-        stall_seconds=stall_seconds,
+        hang_seconds=checks.hang_seconds(hang_seconds),
+        stall_seconds=checks.stall_seconds(stall_seconds),
     )
     return Trainer(
         job,
