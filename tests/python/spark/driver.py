@@ -1,10 +1,10 @@
-"""A driver for test_hosts.py: trains, and says on each line of its output how far everybody is.
+"""A driver for tests: trains, and says on each line of its output how far everybody is.
 
-python driver.py MASTER WORKERS
+python driver.py MASTER WORKERS [--settings JSON-OF-SPARK'S] [--options JSON-OF-THE-TRAINER'S]
 """
 
+import argparse
 import json
-import sys
 import threading
 import time
 
@@ -34,14 +34,20 @@ def say(**what: object) -> None:
 
 def watch(places: dict, ended: threading.Event) -> None:
     while not ended.wait(0.3):
-        shown = ("rank", "attempts", "attempt", "steps", "state", "pid")
+        shown = ("rank", "attempts", "attempt", "steps", "epochs", "state", "pid")
         say(places={p: {name: getattr(x, name) for name in shown} for p, x in places.items()})
 
 
 def main() -> None:
-    master, workers = sys.argv[1], int(sys.argv[2])
-    builder = SparkSession.builder.master(master).appName("test_hosts")
-    for name, value in SETTINGS.items():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("master")
+    parser.add_argument("workers", type=int)
+    parser.add_argument("--settings", type=json.loads, default={})
+    parser.add_argument("--options", type=json.loads, default={})
+    given = parser.parse_args()
+    workers = given.workers
+    builder = SparkSession.builder.master(given.master).appName("a test of TensorLightning")
+    for name, value in (SETTINGS | given.settings).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -51,7 +57,7 @@ def main() -> None:
         time.sleep(0.2)
     (images, labels), (test_images, test_labels) = datasets.fashion_mnist()
     rows = [(images[i], int(labels[i])) for i in range(ROWS)]
-    train = tls.trainer(slow.clothes, batch_size=BATCH, epochs=EPOCHS)
+    train = tls.trainer(slow.clothes, batch_size=BATCH, epochs=EPOCHS, **given.options)
     with train:
         ended = threading.Event()
         places = train._job.places.by_partition
@@ -60,7 +66,8 @@ def main() -> None:
         ended.set()
         scores = train.model().predict(test_images[:TEST], verbose=0)
         accuracy = float(np.mean(np.argmax(scores, axis=1) == test_labels[:TEST]))
-    say(accuracy=accuracy, samples=sum(record["samples"] for record in records))
+    samples = sum(record["samples"] for record in records)
+    say(accuracy=accuracy, samples=samples, spark=spark.version)
     spark.stop()
 
 

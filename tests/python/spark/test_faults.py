@@ -18,8 +18,10 @@ from tensorlightning import spark as tls
 ROWS = 4000
 EPOCHS = 3
 SECONDS = 120.0
-# Of accuracies after few steps, which differ that much anyway.
-MARGIN = 0.2
+# Accuracies of the same training, undisturbed, were between 0.75 and 0.78.
+MARGIN = 0.06
+# Ending is a matter of seconds; on a busy machine of a few more.
+ENDING_SECONDS = 30.0
 
 
 class Run:
@@ -52,6 +54,16 @@ class Run:
         return until(
             lambda: partition in self.places and self.places[partition].steps >= steps, SECONDS
         )
+
+    def first_loss(self, partition: int, attempts: int = 1) -> float:
+        """What this attempt has told first: the mean of its first steps."""
+
+        def told() -> float | None:
+            place = self.places.get(partition)
+            return place.report.get("loss") if place and place.attempts == attempts else None
+
+        assert until(lambda: told() is not None, SECONDS)
+        return told()
 
     def finish(self) -> list:
         self._thread.join(SECONDS)
@@ -86,9 +98,12 @@ def undisturbed(spark) -> float:
 def test_a_lost_worker_goes_on_where_it_was(spark, undisturbed, how):
     """Spark starts its task again; the same rank pulls the centre, and every row counts once."""
     with Run(spark, epochs=EPOCHS, hang_seconds=5.0) as run:
-        assert run.has_begun(partition=1)
+        from_scratch = run.first_loss(partition=1)
+        assert run.has_begun(partition=1, steps=200)
         rank, pid = run.places[1].rank, run.places[1].pid
         os.kill(pid, how)
+        from_centre = run.first_loss(partition=1, attempts=2)
+        assert from_centre < 0.85 * from_scratch, "it goes on from what all have learned"
         records = run.finish()
         assert not runs(pid)
         place = run.places[1]
@@ -115,7 +130,7 @@ def test_a_cancelled_job_leaves_no_worker(spark):
         spark.sparkContext.cancelAllJobs()
         assert run.has_ended()
         assert run.error is not None
-        assert until(lambda: not any(map(runs, pids)), SECONDS)
+        assert until(lambda: not any(map(runs, pids)), ENDING_SECONDS)
 
 
 def test_workers_end_when_the_driver_has_closed_the_training(spark):
