@@ -87,7 +87,9 @@ def draw(
         seconds = [point["seconds"] for point in report["curve"]]
         accuracy = [100 * point["accuracy"] for point in report["curve"]]
         colour = report["colour"][1]
-        left.plot(seconds, accuracy, "o-", color=colour, label=report["name"], markersize=4)
+        # Who has no curve has no line in the legend either.
+        label = report["name"] if seconds else None
+        left.plot(seconds, accuracy, "o-", color=colour, label=label, markersize=4)
     highest = max(100 * report["accuracy"] for report in reports)
     left.set(xlabel=along, ylabel=measured)
     if along == "epochs":

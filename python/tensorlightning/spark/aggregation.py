@@ -213,7 +213,10 @@ def _serving(broadcast: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
 def secret_of(secret_file: str | None) -> str:
     """That of an aggregator that runs already."""
     file = secret_file or os.environ.get("TL_SECRET_FILE")
-    secret = Path(file).read_text().strip() if file else os.environ.get("TL_SECRET", "")
+    try:
+        secret = Path(file).read_text().strip() if file else os.environ.get("TL_SECRET", "")
+    except OSError as error:
+        raise ValueError(f"secret_file={file!r}: {error}") from error
     if not secret:
         raise ValueError(
             "an aggregator that runs already has a secret: secret_file=..., or TL_SECRET_FILE"

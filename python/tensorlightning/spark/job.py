@@ -8,6 +8,7 @@ with Job(spark.sparkContext, workers=8, settings={"policy": "local"}, epochs=3) 
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -133,7 +134,7 @@ class Job:
         secret = aggregation.secret_of(secret_file) if given else secrets.token_hex(32)
         host, bind = _addresses(context)
         self.places = Places(workers, gather=gather, start=float(before["epochs"]))
-        self.watch = Watch(self.places, secret, bind, port + 1 if port else 0)
+        self.watch = _watch(self.places, secret, bind, port)
         self._undo.callback(self.watch.close)
         self.watch.on_fatal(self._fail)
         self._told = {
@@ -183,6 +184,7 @@ class Job:
             self.watch.stop("the driver has ended the job")
             self._cancel()
             self._wait_for_tasks()
+            why = why or _missing_module(str(error))
             if isinstance(error, Exception) and why:
                 # Spark's own error, and Java's stack with it, is its cause.
                 raise TrainingError(why) from error
@@ -191,6 +193,10 @@ class Job:
             with contextlib.suppress(Exception):  # There may be no Spark any more.
                 for name, value in before.items():
                     self._context.setLocalProperty(name, value)
+
+    def has_weights(self) -> bool:
+        """Whether there is something to read: of this run, or of the one that it goes on with."""
+        return self.places.have_begun() or self._told["start"] > 0
 
     def expect(self, workers: int) -> None:
         """So many are to come, if that was not known before."""
@@ -369,6 +375,24 @@ class Job:
         self._cancel()
 
 
+def _missing_module(error: str) -> str:
+    """What to do about a Python of the executors that lacks something; empty: it lacks nothing."""
+    found = re.search(r"ModuleNotFoundError: No module named '([^']+)'", error)
+    return found and (
+        f"the executors' Python has no module {found[1]!r}: the variable PYSPARK_PYTHON, where the "
+        "driver starts, names one that has TensorFlow, numpy, pyarrow and rich"
+    )
+
+
+def _watch(places: Places, secret: str, bind: str, port: int) -> Watch:
+    try:
+        return Watch(places, secret, bind, port + 1 if port else 0)
+    except OSError as error:
+        if not port:
+            raise
+        raise ValueError(f"port={port}: the next one is used, too, and {error}") from error
+
+
 def slots_of(context: Any) -> int | None:
     """Of the whole cluster; None if it may get more."""
     is_local = context.master == "local" or context.master.startswith("local[")
@@ -380,8 +404,11 @@ def _check_places(port: int, record: Any) -> None:
     if not 0 <= port < 65535:
         raise ValueError(f"port={port}: from 1 to 65534, for the next one is used too; 0: any")
     if record is not None:
-        with Path(record).open("a"):
-            pass
+        try:
+            with Path(record).open("a"):
+                pass
+        except OSError as error:
+            raise ValueError(f"record={os.fspath(record)!r}: {error}") from error
 
 
 def _addresses(context: Any) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorlightning.spark import attempt, task
 from tensorlightning.spark.feeding import Feed
-from tensorlightning.spark.job import Job
+from tensorlightning.spark.job import Job, TrainingError
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -56,12 +56,20 @@ def check_function(build_model: Any) -> None:
 
 def fetch(job: Job, model: Any) -> None:
     """The centre, what all have learned, into the driver's model."""
+    import tensorflow as tf
+
     from tensorlightning.options import Options
     from tensorlightning.worker import Worker
 
     with job.reader():
         reader = Worker(model.weights, Options.make(), job.name, shown=False)
-        reader.join()
+        try:
+            reader.join()
+        except tf.errors.PermissionDeniedError as error:
+            raise TrainingError(
+                "what was trained does not fit the driver's model. build_model must make a new "
+                f"model, and the same one, whenever it is called: {error.message}"
+            ) from error
         reader.leave()
 
 

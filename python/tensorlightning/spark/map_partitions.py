@@ -44,7 +44,10 @@ class Trainer:
 
     def model(self) -> Any:
         """In the driver, after the action: a model with what all workers have learned."""
-        job, model = self._here(), self._build_model()
+        job = self._here()
+        if not job.has_weights():
+            raise RuntimeError("nothing has been trained yet: first an action, such as collect()")
+        model = self._build_model()
         if keras_models.signature(model) is None:
             keras_models.show_rows(model, self._zeros(job))
         keras_worker.fetch(job, model)
@@ -114,10 +117,12 @@ def trainer(
       workers: how many partitions there are, if it is known: tl.size() in the workers, and for
         resume= how far all of them were.
       epochs: how often each worker trains on its rows; they are kept on its local disk meanwhile.
+      batch_size: rows in a step of a worker.
       features, label: names of what a row holds; `features` may be several. label=None: there is
         none.
-      shuffle: rows in another order in each epoch.
+      shuffle: rows in another order in each epoch. `seed` makes it the same order in each run.
       aggregator: "driver", "task" (a slot of the cluster more), or the address of one that runs.
+      secret_file: for one that runs: a file of the driver, with its secret.
       port: of the aggregator; the next one is the driver's, too. 0: any that are free.
       snapshots: a folder of the driver for the aggregator's snapshots. Without it, they are in
         the folder for temporary files, and removed if all goes well.

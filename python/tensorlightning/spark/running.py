@@ -43,6 +43,8 @@ def run(
     """
     from pyspark import SparkContext
 
+    if not callable(train):
+        raise TypeError(f"train is {train!r}: it must be a function")
     context = SparkContext.getOrCreate()
     own = 1 if aggregator == aggregation.TASK else 0
     if num_proc is None:

@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import pkgutil
+import re
 import socket
 import subprocess
 import sys
@@ -119,7 +120,10 @@ def _failure(error: BaseException) -> dict[str, Any]:
 
 
 def _sentences(text: str) -> str:
-    """Of an error in a graph TensorFlow shows where the graph was made before it says what is."""
+    """Of an error in a graph TensorFlow shows where the graph was made before it says what is; of
+    one in an op, which op it was.
+    """
+    text = re.sub(r"^\{\{function_node [^}]*\}\} | \[Op:\w+\] name: ?$", "", text)
     if not text.startswith("Graph execution error"):
         return text
     stack = (" ", "\t", "Detected at", "Graph execution error", "Stack trace")

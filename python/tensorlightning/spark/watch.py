@@ -117,7 +117,7 @@ class Watch:
                 ours = self.places.is_current(partition, attempt)
                 self.places.failed(partition, attempt, error)
             if message.get("fatal") and ours:
-                self._fatal(error)
+                self._fatal(f"partition {partition}: {error}")
             return {}
         if self._stop:
             return {"stop": self._stop}

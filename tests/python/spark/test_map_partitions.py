@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import shutil
+import socket
 
 import numpy as np
 import pytest
@@ -84,7 +85,7 @@ def test_one_worker_after_the_other_is_one_training(spark, rows):
 
 def test_a_model_without_an_input_is_built_from_what_workers_have_seen(spark, rows):
     with tls.trainer(builders.shapeless, epochs=EPOCHS) as train:
-        with pytest.raises(RuntimeError, match="no worker has ended yet"):
+        with pytest.raises(RuntimeError, match="nothing has been trained yet"):
             train.model()
         spark.sparkContext.parallelize(rows, 2).mapPartitions(train).collect()
         assert accuracy(train.model()) > 0.9
@@ -186,6 +187,7 @@ def test_settings_are_checked_in_the_driver(spark):
         {"hang_seconds": 0.5},
         {"stall_seconds": "long"},
         {"aggregator": "drvier"},
+        {"record": "/does/not/exist"},
     ],
     ids=str,
 )
@@ -199,6 +201,31 @@ def test_an_aggregator_that_does_not_run_is_noticed_at_once(spark, monkeypatch):
     monkeypatch.setenv("TL_SECRET", "a secret that somebody has told us")
     with pytest.raises(RuntimeError, match=r"aggregator='127\.0\.0\.1:1' can't be reached"):
         tls.trainer(builders.classifier, aggregator="127.0.0.1:1")
+
+
+def test_a_port_that_is_taken_is_named(spark):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=f"port={port - 1}: the next one .*in use"):
+            tls.trainer(builders.classifier, port=port - 1)
+
+
+def test_a_model_that_is_another_in_the_driver_is_an_error_that_says_so(spark, rows):
+    driver = os.getpid()
+
+    def build():
+        import keras
+
+        name = "here" if os.getpid() == driver else "there"
+        layers = [keras.Input((builders.FEATURES,)), keras.layers.Dense(4, "softmax", name=name)]
+        model = keras.Sequential(layers)
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        return model
+
+    with tls.trainer(build) as train:
+        spark.sparkContext.parallelize(rows, 1).mapPartitions(train).collect()
+        with pytest.raises(tls.TrainingError, match=r"must make a new model.*there"):
+            train.model()
 
 
 def test_no_module_hides_what_people_call():

@@ -19,6 +19,13 @@ def test_of_an_error_in_a_graph_its_sentence_is_told():
     assert failure["fatal"] is False
 
 
+def test_of_an_error_in_an_op_its_sentence_is_told():
+    wrapped = (
+        "{{function_node __wrapped__TlJoined_N_4}} the aggregator says no [Op:TlJoined] name: "
+    )
+    assert task._failure(RuntimeError(wrapped))["error"] == "RuntimeError: the aggregator says no"
+
+
 def test_what_would_be_wrong_in_every_attempt_is_fatal():
     assert task._failure(ValueError("a row"))["fatal"]
     assert task._failure(type("PermissionDeniedError", (Exception,), {})("other model"))["fatal"]

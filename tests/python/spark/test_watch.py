@@ -99,7 +99,7 @@ def test_a_failure_that_another_attempt_would_repeat_is_reported_at_once(watch):
     who = {"do": "failed", "partition": 0, "attempt": 1}
     line.ask({**who, "error": "lost", "fatal": False})
     line.ask({**who, "error": "RowError: bad", "fatal": True})
-    assert heard == ["RowError: bad"]
+    assert heard == ["partition 0: RowError: bad"]
 
 
 def test_a_failure_of_an_older_attempt_ends_nobody_else(watch):
