@@ -378,7 +378,9 @@ class Job:
 def _missing_module(error: str) -> str:
     """What to do about a Python of the executors that lacks something; empty: it lacks nothing."""
     found = re.search(r"ModuleNotFoundError: No module named '([^']+)'", error)
-    return found and (
+    if found is None:
+        return ""
+    return (
         f"the executors' Python has no module {found[1]!r}: the variable PYSPARK_PYTHON, where the "
         "driver starts, names one that has TensorFlow, numpy, pyarrow and rich"
     )
