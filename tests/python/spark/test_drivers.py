@@ -42,14 +42,15 @@ def aggregators_of(folder: Path) -> list[int]:
 @pytest.mark.skipif(not SPARK4.exists(), reason="make setup has made no second venv")
 def test_another_driver_goes_on_where_one_was_killed(tmp_path):
     killed = drive(snapshots=str(tmp_path))
-    assert killed.has_begun(epochs=1.2)
+    assert killed.has_begun(epochs=1.6)
     assert len(aggregators_of(tmp_path)) == 1
     pids = [place["pid"] for place in killed.places.values()]
     os.kill(killed.process.pid, signal.SIGKILL)
     assert until(lambda: not any(map(runs, pids)), driving.SECONDS), "workers end"
     assert until(lambda: not aggregators_of(tmp_path), driving.SECONDS), "and the aggregator"
+    # Written every two seconds, in which such workers train an epoch.
     done = json.loads((tmp_path / "run.json").read_text())["epochs"]
-    assert 1 < done < driving.EPOCHS
+    assert 0 < done < driving.EPOCHS
 
     rest = drive(resume=str(tmp_path)).finish()
     left = (driving.EPOCHS - done) * driving.ROWS
