@@ -18,8 +18,8 @@ from tensorlightning import spark as tls
 ROWS = 4000
 EPOCHS = 3
 SECONDS = 120.0
-# Accuracies of the same training, undisturbed, were between 0.75 and 0.80; a worker that ends alone,
-# long after the others, has left 0.71.
+# Accuracies of the same training, undisturbed, were between 0.75 and 0.80; a worker that ends
+# alone, long after the others, has left 0.71.
 MARGIN = 0.12
 # Ending is a matter of seconds; on a busy machine of a few more.
 ENDING_SECONDS = 30.0

@@ -15,8 +15,8 @@ from python.spark.living import runs
 from spark_demo.cluster import Cluster, Host
 
 ROWS_TRAINED = driving.ROWS * driving.EPOCHS
-# Accuracies of the same training, undisturbed, were between 0.75 and 0.80; a worker that ends alone,
-# long after the others, has left 0.71.
+# Accuracies of the same training, undisturbed, were between 0.75 and 0.80; a worker that ends
+# alone, long after the others, has left 0.71.
 MARGIN = 0.12
 
 pytestmark = pytest.mark.skipif(bool(Network.why_not()), reason=str(Network.why_not()))
